@@ -26,8 +26,8 @@ from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, hold_out
 from pricdr.evaluation.metrics import Float64Array, per_user
-from pricdr.evaluation.paired_tests import standard_error
 from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.evaluation.verdict import standard_error
 from pricdr.experiments.arms import GUIDE_DIM
 from pricdr.experiments.keys import key_of, resolved_strategy
 from pricdr.experiments.peak_memory import peak_memory, watch_memory

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import FittedModel
-from pricdr.models.recommending import Recommender, model_memory
+from pricdr.models.recommend import Recommender, model_memory
 
 WIDTH = 64
 RATINGS_EACH = 50

@@ -14,10 +14,8 @@ import scipy.sparse as sp
 import torch
 
 from pricdr.data.ratings import Ratings
-from pricdr.models.pricdr._networks import TwoTowers
-from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
-from pricdr.training.loop import train
-from pricdr.training.options import TrainingOptions
+from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers
+from pricdr.training.loop import TrainingOptions, train
 
 USERS, ITEMS, RATINGS = 29_476, 41_884, 579_131
 """The paper's largest target domain."""

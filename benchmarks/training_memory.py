@@ -90,8 +90,7 @@ def measure(size: Size) -> tuple[int, int]:
     """Train two epochs with checkpoints; return the growth up to the peak in bytes, and the number of ratings."""
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
-    from pricdr.models.pricdr._networks import TwoTowers
-    from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig, target_options
+    from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers, target_options
     from pricdr.training.checkpoints import CheckpointFiles
     from pricdr.training.run_log import RunLog
 

@@ -12,16 +12,14 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import hold_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.memory import memory_limit, require_memory
-from pricdr.models.factorisation.bpr import BPR, BPRConfig
-from pricdr.models.linear.ease import EASE, EASERelease
-from pricdr.models.linear.ridge_release import RidgeRelease
-from pricdr.models.pricdr.dmf import DMF
-from pricdr.models.pricdr.hetero import HeteroCDR
-from pricdr.models.pricdr.paper import PaperCDR
-from pricdr.models.pricdr.symmetric import SymmetricCDR
+from pricdr.models.methods.dmf import DMF
+from pricdr.models.methods.factorisation import BPR, BPRConfig
+from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
+from pricdr.models.methods.linear import EASE, EASERelease, RidgeRelease
+from pricdr.models.methods.paper import PaperCDR
 from pricdr.release import Release
 from pricdr.testing.releases import release_with_rows
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, device="cpu")
 WIDE = 50_000
@@ -103,8 +101,8 @@ def test_ease_is_refused_by_its_size(monkeypatch):
 
 
 def test_ease_on_a_release_counts_its_columns(monkeypatch):
-    from pricdr.models.inputs import Inputs
-    from pricdr.models.linear.closed_form import Side, solve_ease
+    from pricdr.models.methods.closed_form import Side, solve_ease
+    from pricdr.models.training_data import Inputs
 
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
     target = ratings(10, 20)

@@ -10,7 +10,7 @@ import pytest
 import pricdr
 from pricdr import Comparison, Guarantee, Ratings
 from pricdr.data.splits import hold_out
-from pricdr.evaluation.repeated import RepeatedComparison
+from pricdr.evaluation.comparison import RepeatedComparison
 from pricdr.models import EASE, Chosen, EASESource, Trust
 from pricdr.notebook import Table, summary_html
 from pricdr.signing import create_keys

@@ -9,8 +9,8 @@ import pytest
 from pricdr import Guarantee, Ratings, prepare, publish, split, transfer
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import EASE, Popularity, RidgeRelease
-from pricdr.models.coverage import Coverage
 from pricdr.models.fitted import Basis
+from pricdr.models.training_data import Coverage
 
 RNG = np.random.default_rng(5)
 PAIRS = sorted({(int(u), int(i)) for u, i in zip(RNG.integers(0, 40, 900), RNG.integers(0, 260, 900), strict=True)})

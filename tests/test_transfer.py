@@ -12,8 +12,8 @@ from pricdr.data.splits import set_aside
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
-from pricdr.models.evidence import has_evidence
-from pricdr.models.inputs import Inputs
+from pricdr.models.gates import has_evidence
+from pricdr.models.training_data import Inputs
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
 from pricdr.testing.contracts import Planted

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pricdr.evaluation.comparison import Comparison as Comparison
     from pricdr.evaluation.comparison import evaluate as evaluate
     from pricdr.models.fitted import FittedModel as FittedModel
-    from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
+    from pricdr.models.methods.hetero import HeteroCDR as HeteroCDR
     from pricdr.privacy.accounting import Guarantee as Guarantee
     from pricdr.privacy.accounting import Unit as Unit
     from pricdr.privacy.bounds import Bounds as Bounds
@@ -51,7 +51,7 @@ _HOME = {
     "DomainPair": "pricdr.data.pairs",
     "FittedModel": "pricdr.models.fitted",
     "Guarantee": "pricdr.privacy.accounting",
-    "HeteroCDR": "pricdr.models.pricdr.hetero",
+    "HeteroCDR": "pricdr.models.methods.hetero",
     "Ledger": "pricdr.privacy.ledger",
     "PriCDRError": "pricdr.errors",
     "Ratings": "pricdr.data.ratings",

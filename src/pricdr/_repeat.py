@@ -12,9 +12,8 @@ from pricdr._transfer import transfer
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import Split, pair_codes, split
 from pricdr.errors import InputError, ParameterError, require_count
-from pricdr.evaluation.comparison import Comparison, evaluate
+from pricdr.evaluation.comparison import Comparison, RepeatedComparison, evaluate
 from pricdr.evaluation.metrics import CUTOFFS
-from pricdr.evaluation.repeated import RepeatedComparison
 from pricdr.models.base import Method
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, shown

@@ -8,8 +8,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
 from pricdr.models.base import Method, PlaintextMethod, ReleaseMethod, TargetMethod
 from pricdr.models.catalogue import METHODS, configure
-from pricdr.models.chosen import Chosen
-from pricdr.models.fitted import FittedModel
+from pricdr.models.fitted import Chosen, FittedModel
 from pricdr.progress import Progress
 from pricdr.release import Release
 from pricdr.training.run_log import NO_LOG, RunLog

@@ -153,11 +153,11 @@ def test_its_page_stands_alone_and_says_how_to_repeat_it(played, pricdr, monkeyp
 
 def test_without_a_gain_it_says_so(tmp_path, monkeypatch):
     """With a model that ignores the release, every difference is exactly zero."""
-    from pricdr.models.linear.popularity import Popularity
-    from pricdr.models.pricdr.hetero import HeteroCDR
+    from pricdr.models.methods.hetero import HeteroCDR
+    from pricdr.models.methods.linear import Popularity
 
     monkeypatch.setattr(HeteroCDR, "fit", lambda self, target, release, **told: Popularity().fit(target))
-    monkeypatch.setattr("pricdr.models.pricdr.dmf.DMF.fit", lambda self, target, **told: Popularity().fit(target))
+    monkeypatch.setattr("pricdr.models.methods.dmf.DMF.fit", lambda self, target, **told: Popularity().fit(target))
     said = []
     story.play(tmp_path / "demo", story.Screen(lambda *lines: said.extend(lines)), data=SMALL, settings=QUICK)
     page = (tmp_path / "demo" / "report.html").read_text()

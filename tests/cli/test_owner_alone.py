@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from pricdr.models import recommending
+from pricdr.models import recommend as recommending
 from pricdr.models.fitted import FittedModel, Origin
 
 

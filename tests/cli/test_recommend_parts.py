@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from pricdr.models import recommendation_files, recommending
+from pricdr.models import recommend as recommending
+from pricdr.models import recommendation_files
 from pricdr.models.fitted import FittedModel, Origin
 
 ARGUMENTS = ("-k", 5, "--users", "users.txt")
 
 KILLED = """
 import os, signal, sys
-import pricdr.models.recommending as recommending
+import pricdr.models.recommend as recommending
 from pricdr import cli
 recommending.ROWS_IN_A_PART, recommending.SCORES_AT_ONCE, recommending._ITEMS_AT_ONCE = 50, 300, 30
 at = int(sys.argv[1])

@@ -18,7 +18,7 @@ from pricdr.demo.outcome import (
     outcome_lines,
     outcome_page,
 )
-from pricdr.evaluation.paired_tests import Difference
+from pricdr.evaluation.verdict import Difference
 
 GAIN, NONE, LOSS = (Difference(m, m - 0.02, m + 0.02, 0.5) for m in (0.05, 0.001, -0.05))
 METHODS = (POPULARITY, ALONE, RELEASE, PLAINTEXT)

@@ -11,8 +11,8 @@ from pricdr.data.ids import Ids
 from pricdr.data.splits import hold_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES, of_lists, per_user
-from pricdr.evaluation.paired_tests import compare, standard_error
 from pricdr.evaluation.ranking import ranks
+from pricdr.evaluation.verdict import compare, standard_error
 
 METRICS = [f"{measure}@{k}" for k in (5, 10) for measure in ("HR", "NDCG", "MRR", "Recall", "MAP")]
 ITEMS = tuple(f"i{n:03d}" for n in range(260))
@@ -222,7 +222,7 @@ def test_a_model_that_has_seen_what_is_held_out_is_refused(split):
 
 def test_models_of_this_package_can_be_evaluated():
     split = pricdr.split(_ratings(), cold=0.2, seed=3)
-    from pricdr.models.linear.ease import EASE
+    from pricdr.models.methods.linear import EASE
 
     model = pricdr.transfer(split.train, method=EASE())
     figures = pricdr.evaluate({"ease": model}, split).to_dict()

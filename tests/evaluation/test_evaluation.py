@@ -13,8 +13,8 @@ from scipy import stats
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import NAMES, per_user, rank_of
-from pricdr.evaluation.paired_tests import compare, standard_error
 from pricdr.evaluation.ranking import ranks, sampled_ranks
+from pricdr.evaluation.verdict import compare, standard_error
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(2, 30)), elements=st.integers(-3, 3).map(float)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pricdr.evaluation.paired_tests import compare, standard_error
+from pricdr.evaluation.verdict import compare, standard_error
 
 
 def test_a_standard_error_needs_two_users_and_no_more():

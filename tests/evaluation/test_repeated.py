@@ -7,9 +7,8 @@ import pytest
 
 from pricdr import Comparison
 from pricdr.errors import ParameterError
-from pricdr.evaluation.paired_tests import over_repetitions
-from pricdr.evaluation.repeated import RepeatedComparison
-from pricdr.evaluation.verdict import Training, Verdict
+from pricdr.evaluation.comparison import RepeatedComparison
+from pricdr.evaluation.verdict import Training, Verdict, over_repetitions
 
 
 def comparison(gain, users=6, cold=2):

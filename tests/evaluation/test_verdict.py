@@ -7,8 +7,17 @@ import pytest
 
 import pricdr
 from pricdr.data.splits import hold_out
-from pricdr.evaluation.paired_tests import Difference, compare, over_repetitions
-from pricdr.evaluation.verdict import WITHOUT_RELEASE, Judgement, Training, Verdict, training_of, verdict_lines
+from pricdr.evaluation.verdict import (
+    WITHOUT_RELEASE,
+    Difference,
+    Judgement,
+    Training,
+    Verdict,
+    compare,
+    over_repetitions,
+    training_of,
+    verdict_lines,
+)
 from pricdr.models import DataAccess, Origin
 from pricdr.models.catalogue import METHODS, method_class
 

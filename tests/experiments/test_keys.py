@@ -10,10 +10,10 @@ from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.keys import resolved, result_key
 from pricdr.experiments.spec import read_specs
 from pricdr.models.catalogue import method_class
-from pricdr.models.pricdr._source_stage import SourceStageConfig
+from pricdr.models.methods.hetero import SourceStageConfig
 from pricdr.privacy.accounting import Calibration
 from pricdr.privacy.strategies import Spectral
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))
 DATA = DataSpec(folder="here", source="a.csv", target="b.csv")

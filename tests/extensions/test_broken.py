@@ -137,7 +137,7 @@ def test_a_package_that_is_there_twice_counts_once(installed):
         (":", "method ':' is neither a name nor module:Class"),
         ("\x1b[31m", "there is no method '\\x1b[31m'"),
         ("pricdr.models.base:TargetMethod", "does not define _train"),
-        ("pricdr.models.linear.popularity:Nothing", "AttributeError"),
+        ("pricdr.models.methods.linear:Nothing", "AttributeError"),
     ],
 )
 def test_what_cannot_be_a_method_is_one_line(given, says, capsys):

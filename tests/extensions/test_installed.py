@@ -166,7 +166,7 @@ def test_a_module_on_the_path_needs_no_package(here, monkeypatch, forgetting, ca
     assert run(train) == 0
     assert BY_NAME.origin("buckets") == "ways:Buckets"
     assert json.loads((here / "model" / "model.json").read_text())["method"] == "neighbours"
-    assert run(["train", "split", "--method", "pricdr.models.linear.ease:EASE", "--out", "ours"]) == 0
+    assert run(["train", "split", "--method", "pricdr.models.methods.linear:EASE", "--out", "ours"]) == 0
     assert json.loads((here / "ours" / "model.json").read_text())["method"] == "ease"
 
 

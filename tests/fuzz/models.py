@@ -13,8 +13,7 @@ import scipy.sparse as sp
 
 from pricdr import Guarantee, Ratings, publish
 from pricdr.models.card import ModelCard
-from pricdr.models.chosen import Chosen, Trust
-from pricdr.models.fitted import FittedModel, Origin
+from pricdr.models.fitted import Chosen, FittedModel, Origin, Trust
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
 from pricdr.release.certificate import seal

@@ -12,18 +12,15 @@ from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.errors import InputError
 from pricdr.models import SourceStageConfig, method_of
-from pricdr.models.chosen import Chosen, Trust
-from pricdr.models.fitted import FittedModel
-from pricdr.models.inputs import NARROW, Inputs
-from pricdr.models.pricdr._joint import JointStage
-from pricdr.models.pricdr.dmf import DMF
-from pricdr.models.pricdr.hetero import HeteroCDR
-from pricdr.models.pricdr.paper import PaperCDR, PaperConfig
-from pricdr.models.pricdr.symmetric import SymmetricCDR
+from pricdr.models.fitted import Chosen, FittedModel, Trust
+from pricdr.models.methods.dmf import DMF
+from pricdr.models.methods.hetero import HeteroCDR, JointStage, SymmetricCDR
+from pricdr.models.methods.paper import PaperCDR, PaperConfig
+from pricdr.models.training_data import NARROW, Inputs
 from pricdr.testing.contracts import KilledError, Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SMALL = SourceStageConfig(
@@ -92,7 +89,7 @@ def same(left, right):
 )
 @pytest.mark.parametrize("validated", [True, False])
 def test_without_gates_even_noise_is_trusted_fully(planted, noise, method, validated, monkeypatch):
-    monkeypatch.setattr("pricdr.models.evidence.p_value", lambda inputs: pytest.fail("evidence was asked for"))
+    monkeypatch.setattr("pricdr.models.gates.p_value", lambda inputs: pytest.fail("evidence was asked for"))
     model = method.fit(planted.target, noise, validation=planted.validation if validated else None)
     assert model.chosen.trust == Trust(1.0, 1.0)
     assert model.in_release.all()

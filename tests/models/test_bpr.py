@@ -4,9 +4,9 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
-from pricdr.models.factorisation.bpr import BPR, BPRConfig
+from pricdr.models.methods.factorisation import BPR, BPRConfig
 from pricdr.testing.contracts import Planted, TrainedContract
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG
 
 SMALL = BPRConfig(width=8, negatives=2, regularisation=0.001)

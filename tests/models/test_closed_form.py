@@ -4,9 +4,9 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
 from pricdr.errors import InputError, ParameterError
-from pricdr.models.inputs import Inputs
-from pricdr.models.linear import closed_form, low_rank
-from pricdr.models.linear.closed_form import Side, popularity_tie_break, solve_ease
+from pricdr.models.methods import closed_form
+from pricdr.models.methods.closed_form import Side, popularity_tie_break, solve_ease
+from pricdr.models.training_data import Inputs
 
 USERS, ITEMS, OTHERS = 30, 20, 25
 EXACT = (Side.COLUMNS, Side.USERS)
@@ -166,7 +166,7 @@ def test_with_every_direction_low_rank_is_ease_itself(kind):
 
 def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
     monkeypatch.setattr(closed_form, "RANK", 3)
-    monkeypatch.setattr(low_rank, "_ROUNDS", 500)  # random ratings have no leading directions to speak of
+    monkeypatch.setattr(closed_form, "_ROUNDS", 500)  # random ratings have no leading directions to speak of
     given = inputs("plaintext")
     found = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=Side.LOW_RANK)
     X = stacked(given, 0.4)

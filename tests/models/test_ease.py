@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from pricdr.errors import ParameterError
-from pricdr.models.linear.ease import EASE, EASEConfig
-from pricdr.models.linear.popularity import Popularity
+from pricdr.models.methods.linear import EASE, EASEConfig, Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 
 METHOD = EASE(config=EASEConfig(regularisation=5.0))

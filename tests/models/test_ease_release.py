@@ -6,8 +6,7 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import Basis
-from pricdr.models.linear.ease import EASE, EASEConfig, EASERelease, EASEReleaseConfig
-from pricdr.models.linear.popularity import Popularity
+from pricdr.models.methods.linear import EASE, EASEConfig, EASERelease, EASEReleaseConfig, Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 

@@ -5,8 +5,7 @@ from pricdr.errors import ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import Basis
-from pricdr.models.linear.ease import EASE, EASEConfig, EASESource, EASESourceConfig
-from pricdr.models.linear.popularity import Popularity
+from pricdr.models.methods.linear import EASE, EASEConfig, EASESource, EASESourceConfig, Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 
 METHOD = EASESource(config=EASESourceConfig(regularisation=5.0, weight=0.5))

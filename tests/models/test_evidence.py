@@ -6,9 +6,9 @@ import pytest
 from pricdr import FittedModel
 from pricdr.data.ratings import Ratings
 from pricdr.models import EASERelease, RidgeRelease
-from pricdr.models.chosen import UNTRUSTED
-from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE, has_evidence, p_value
-from pricdr.models.inputs import Inputs
+from pricdr.models.fitted import UNTRUSTED
+from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE, has_evidence, p_value
+from pricdr.models.training_data import Inputs
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 

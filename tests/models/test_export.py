@@ -10,17 +10,13 @@ from safetensors.numpy import load_file
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError
-from pricdr.models.factorisation.bpr import BPR, BPRConfig
-from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
 from pricdr.models.fitted import FittedModel
-from pricdr.models.linear.ease import EASE, EASERelease, EASESource
-from pricdr.models.linear.itemknn import ItemKNN
-from pricdr.models.linear.popularity import Popularity
-from pricdr.models.linear.ridge_release import RidgeRelease
-from pricdr.models.pricdr.dmf import DMF
-from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.models.methods.dmf import DMF
+from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
+from pricdr.models.methods.hetero import HeteroCDR
+from pricdr.models.methods.linear import EASE, EASERelease, EASESource, ItemKNN, Popularity, RidgeRelease
 from pricdr.testing.contracts import Planted
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, batch=64, device="cpu")
 PLANTED = Planted.pair()

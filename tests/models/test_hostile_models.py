@@ -10,13 +10,11 @@ from safetensors.numpy import load_file, save_file
 
 from pricdr.data.csr import checked_csr
 from pricdr.errors import InputError
-from pricdr.models.factorisation.bpr import BPR, BPRConfig
-from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
 from pricdr.models.folder import read_model, write_model
-from pricdr.models.linear.ease import EASE
-from pricdr.models.linear.itemknn import ItemKNN
+from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
+from pricdr.models.methods.linear import EASE, ItemKNN
 from pricdr.testing.contracts import Planted
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, batch=64, device="cpu")
 FAR = 2**62

@@ -3,8 +3,7 @@ import pytest
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
-from pricdr.models.linear.itemknn import ItemKNN, ItemKNNConfig, similarities
-from pricdr.models.linear.popularity import Popularity
+from pricdr.models.methods.linear import ItemKNN, ItemKNNConfig, Popularity, similarities
 from pricdr.testing.contracts import Planted, RecommenderContract
 
 METHOD = ItemKNN(config=ItemKNNConfig(neighbours=10, shrinkage=1.0))

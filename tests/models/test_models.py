@@ -7,18 +7,16 @@ import torch
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import SourceStageConfig, TargetStageConfig
-from pricdr.models.chosen import Trust
-from pricdr.models.fitted import Basis, FittedModel
-from pricdr.models.inputs import NARROW, Inputs
-from pricdr.models.linear.popularity import Popularity
-from pricdr.models.pricdr.dmf import DMF
-from pricdr.models.pricdr.hetero import HeteroCDR
-from pricdr.models.pricdr.paper import PaperCDR, PaperConfig
-from pricdr.models.pricdr.symmetric import SymmetricCDR
+from pricdr.models.fitted import Basis, FittedModel, Trust
+from pricdr.models.methods.dmf import DMF
+from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
+from pricdr.models.methods.linear import Popularity
+from pricdr.models.methods.paper import PaperCDR, PaperConfig
+from pricdr.models.training_data import NARROW, Inputs
 from pricdr.testing.contracts import Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SMALL = SourceStageConfig(
@@ -180,7 +178,7 @@ def test_shuffled_rows_leave_the_target_only_model_with_or_without_validation(pl
 
 
 def test_the_plaintext_source_needs_no_evidence(planted, monkeypatch):
-    monkeypatch.setattr("pricdr.models.evidence.p_value", lambda inputs: 1.0)
+    monkeypatch.setattr("pricdr.models.gates.p_value", lambda inputs: 1.0)
     assert HETERO.fit_plaintext(planted.target, planted.source, validation=planted.validation).in_release.any()
     assert not HETERO.fit(planted.target, planted.release, validation=planted.validation).in_release.any()
 

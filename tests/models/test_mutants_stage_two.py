@@ -15,22 +15,17 @@ from pricdr.data.splits import hold_out, set_aside
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.models import SourceStageConfig
 from pricdr.models.catalogue import MOST, configure, with_preset
-from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
-from pricdr.models.evidence import p_value
-from pricdr.models.factorisation.bpr import BPR, BPRConfig
-from pricdr.models.fitted import FittedModel, HistorySummary
-from pricdr.models.fitting import require_trainable
-from pricdr.models.inputs import NARROW, Inputs
-from pricdr.models.linear.ease import EASE, EASERelease, EASEReleaseConfig, EASESource
-from pricdr.models.linear.ridge_release import RidgeRelease
-from pricdr.models.pricdr.hetero import HeteroCDR
-from pricdr.models.pricdr.symmetric import SymmetricCDR
+from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, HistorySummary, Trust
+from pricdr.models.gates import p_value
+from pricdr.models.methods.factorisation import BPR, BPRConfig
+from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
+from pricdr.models.methods.linear import EASE, EASERelease, EASEReleaseConfig, EASESource, RidgeRelease
+from pricdr.models.training_data import NARROW, Inputs
 from pricdr.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import TrainingError, train
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingError, TrainingOptions, require_trainable, train
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)

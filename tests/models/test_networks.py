@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pricdr.models.networks import Dropout, SparseTower
+from pricdr.models.methods.networks import Dropout, SparseTower
 from pricdr.training.rows import Bags
 
 

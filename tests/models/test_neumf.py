@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
+from pricdr.models.methods.factorisation import NeuMF, NeuMFConfig
 from pricdr.testing.contracts import Planted, TrainedContract
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG
 
 SMALL = NeuMFConfig(product_width=4, width=8, layers=3, dropout=0.1, negatives=3, regularisation=0.001)

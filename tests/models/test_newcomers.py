@@ -22,10 +22,9 @@ from pricdr.models import (
 from pricdr.models.base import ReleaseMethod
 from pricdr.models.catalogue import METHODS, method_class
 from pricdr.models.fitted import Basis
-from pricdr.models.inputs import Inputs
-from pricdr.models.linear.ease import EASEReleaseConfig
-from pricdr.models.linear.popularity import Popularity
-from pricdr.models.newcomers import select_newcomers, shows_gain
+from pricdr.models.gates import select_newcomers, shows_gain
+from pricdr.models.methods.linear import EASEReleaseConfig, Popularity
+from pricdr.models.training_data import Inputs
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 
@@ -136,7 +135,7 @@ def test_rows_that_can_only_be_memorised_leave_cold_users_popular_items(popular,
     Networks are trained to the last epoch here: where the best of many is picked, chance has more to choose from, and
     that is what the evidence test is for.
     """
-    monkeypatch.setattr("pricdr.models.evidence.p_value", lambda inputs: 0.0)
+    monkeypatch.setattr("pricdr.models.gates.p_value", lambda inputs: 0.0)
     target, release, validation = popular
     if method.options is not None:
         method = replace(method, options=replace(method.options, epochs=12))

@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 
 from pricdr import Ratings
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError
-from pricdr.models import recommending
-from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
+from pricdr.models import recommend as recommending
 from pricdr.models.fitted import FittedModel
 from pricdr.models.interaction import Interaction
-from pricdr.models.linear.ease import EASE
-from pricdr.models.linear.itemknn import ItemKNN
+from pricdr.models.methods.factorisation import NeuMF, NeuMFConfig
+from pricdr.models.methods.linear import EASE, ItemKNN
+from pricdr.models.recommend import BestItems, Recommendation, top_items
 from pricdr.models.recommendation_files import kept_parts, model_fingerprint, parts_folder
-from pricdr.models.recommendations import Recommendation
-from pricdr.models.top_items import BestItems, top_items
 from pricdr.testing.contracts import Planted
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 
 
 def block_sizes(cells=1 << 23, items=1 << 13, rows=1 << 18):

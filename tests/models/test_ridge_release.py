@@ -3,8 +3,7 @@ import pytest
 
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.fitted import Basis
-from pricdr.models.linear.popularity import Popularity
-from pricdr.models.linear.ridge_release import REGULARISATIONS, SCALES, RidgeRelease, RidgeReleaseConfig
+from pricdr.models.methods.linear import REGULARISATIONS, SCALES, Popularity, RidgeRelease, RidgeReleaseConfig
 from pricdr.testing.contracts import Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 

@@ -3,14 +3,12 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr.errors import InputError
-from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
 from pricdr.models.fitted import FittedModel
-from pricdr.models.linear.ease import EASE, EASESource
-from pricdr.models.linear.itemknn import ItemKNN
-from pricdr.models.linear.ridge_release import RidgeRelease
-from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.models.methods.factorisation import NeuMF, NeuMFConfig
+from pricdr.models.methods.hetero import HeteroCDR
+from pricdr.models.methods.linear import EASE, EASESource, ItemKNN, RidgeRelease
 from pricdr.testing.contracts import Planted
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, batch=64, device="cpu")
 DEEP = NeuMF(config=NeuMFConfig(product_width=4, width=8), options=QUICK)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricdr.models.top_items import top_items
+from pricdr.models.recommend import top_items
 
 
 def sorted_all(row, k):

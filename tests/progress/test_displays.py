@@ -13,7 +13,7 @@ import pricdr
 from pricdr.data.splits import hold_out
 from pricdr.errors import ParameterError
 from pricdr.models import DMF, EASE, TrainingOptions
-from pricdr.models.pricdr._target_stage import TargetStageConfig
+from pricdr.models.methods.dmf import TargetStageConfig
 from pricdr.progress import LogLines, NotebookBars, display, in_notebook, on_terminal, shown, silent
 from pricdr.testing.contracts import Planted
 

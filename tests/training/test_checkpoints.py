@@ -10,8 +10,7 @@ from torch import nn
 
 from pricdr.errors import InputError
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import train
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions, train
 
 OPTIONS = TrainingOptions(epochs=3, batch=16, device="cpu")
 

@@ -4,8 +4,7 @@ import scipy.sparse as sp
 import torch
 
 from pricdr.training.losses import mean_cross_entropy
-from pricdr.training.rows import SparseRows
-from pricdr.training.sampling import sample_items
+from pricdr.training.rows import SparseRows, sample_items
 
 CPU = torch.device("cpu")
 N = 40

@@ -10,16 +10,14 @@ from torch.utils._pytree import tree_leaves
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError
 from pricdr.models import PaperCDR
-from pricdr.models import newcomers as newcomers_module
-from pricdr.models.inputs import Inputs
-from pricdr.models.newcomers import select_newcomers
-from pricdr.models.pricdr import paper
-from pricdr.models.pricdr._networks import TwoTowers
-from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
-from pricdr.training import sampling
-from pricdr.training.options import TrainingOptions
-from pricdr.training.rows import SparseRows
-from pricdr.training.sampling import LISTED, sample_items
+from pricdr.models import gates as newcomers_module
+from pricdr.models.gates import select_newcomers
+from pricdr.models.methods import paper
+from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers
+from pricdr.models.training_data import Inputs
+from pricdr.training import rows as sampling
+from pricdr.training.loop import TrainingOptions
+from pricdr.training.rows import LISTED, SparseRows, sample_items
 
 CPU = torch.device("cpu")
 USERS, ITEMS, PER_USER, HIDDEN, WIDTH = 64, LISTED + 1, 5, 8, 2

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from pricdr.training import run_log
-from pricdr.training.loop import train
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions, train
 from pricdr.training.run_log import Epoch, RunLog
 
 

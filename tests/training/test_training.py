@@ -11,9 +11,8 @@ from torch import nn
 
 from pricdr.errors import ParameterError, TrainingError
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import train
+from pricdr.training.loop import TrainingOptions, train
 from pricdr.training.losses import alignment, mean_cross_entropy, normalised_cross_entropy
-from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
 

@@ -16,9 +16,8 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.splits import BoolArray, Split
-    from pricdr.evaluation.comparison import Comparison, Ranking
+    from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
     from pricdr.evaluation.metrics import Metrics
-    from pricdr.evaluation.repeated import RepeatedComparison
     from pricdr.evaluation.verdict import Training
 
 
@@ -131,8 +130,7 @@ def _measure(
 
     It must have been trained on this very split.
     """
-    from pricdr.evaluation.comparison import measure
-    from pricdr.evaluation.release_rows import rows_used
+    from pricdr.evaluation.comparison import measure, rows_used
     from pricdr.evaluation.verdict import training_of
     from pricdr.models.fitted import FittedModel
 

@@ -21,9 +21,8 @@ from pricdr.pages import (
 )
 
 if TYPE_CHECKING:
-    from pricdr.evaluation.comparison import Comparison, PairedDifference, Ranking
+    from pricdr.evaluation.comparison import Comparison, PairedDifference, Ranking, RepeatedComparison
     from pricdr.evaluation.metrics import Float64Array
-    from pricdr.evaluation.repeated import RepeatedComparison
     from pricdr.evaluation.verdict import Judgement
 
 _LONGEST_NAME: Final = 28
@@ -135,7 +134,7 @@ def _figure_tables(comparison: "Comparison", ranking: "Ranking") -> Iterator[Tab
 
 def _measured(values: "Float64Array") -> Cell:
     """Return a mean and its standard error, which a single user does not have."""
-    from pricdr.evaluation.paired_tests import standard_error
+    from pricdr.evaluation.verdict import standard_error
 
     if not len(values):
         return Cell("–")

@@ -13,8 +13,7 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.models.base import Method
-    from pricdr.models.chosen import Chosen
-    from pricdr.models.fitted import Origin
+    from pricdr.models.fitted import Chosen, Origin
     from pricdr.release import Release
 
 LikeOption: TypeAlias = Annotated[
@@ -65,8 +64,7 @@ def read_measured(
     """
     from pricdr.models.base import ReleaseMethod
     from pricdr.models.catalogue import method_of
-    from pricdr.models.chosen import NOTHING_CHOSEN
-    from pricdr.models.fitted import FittedModel
+    from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
 
     if on_split:
         raise ParameterError("--like is for training on all ratings: on a split, validation chooses")

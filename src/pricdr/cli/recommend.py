@@ -81,8 +81,8 @@ def _write(
 ) -> None:
     from pricdr.data.reading.readers import read_ids
     from pricdr.memory import format_bytes
+    from pricdr.models.recommend import Recommender, model_memory
     from pricdr.models.recommendation_files import kept_parts, parts_folder, write_recommendations
-    from pricdr.models.recommending import Recommender, model_memory
 
     user_ids = fitted.users if users is None else read_ids(users)
     recommender = Recommender(fitted, user_ids, k, histories)

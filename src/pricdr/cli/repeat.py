@@ -14,8 +14,7 @@ from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import Split
-    from pricdr.evaluation.comparison import Ranking
-    from pricdr.evaluation.repeated import RepeatedComparison
+    from pricdr.evaluation.comparison import Ranking, RepeatedComparison
     from pricdr.models.base import Method
     from pricdr.release import Release
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
     from pricdr.models.base import Method
-    from pricdr.models.chosen import Chosen
-    from pricdr.models.fitted import FittedModel
+    from pricdr.models.fitted import Chosen, FittedModel
     from pricdr.release import Release
 
 
@@ -252,7 +251,7 @@ def _received(folder: Path | None, public_key: Path | None, *, allow_unverified:
 
 def _say_coverage(ratings: "Ratings", release: "Release") -> None:
     """Say how many users the release covers, before training starts."""
-    from pricdr.models.coverage import Coverage
+    from pricdr.models.training_data import Coverage
 
     coverage = Coverage.of(ratings.users, release.users)
     say(coverage.sentence())

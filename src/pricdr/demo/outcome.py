@@ -6,7 +6,7 @@ from typing import Final
 
 from pricdr.data.splits import Split
 from pricdr.evaluation.metrics import Float64Array, Metrics
-from pricdr.evaluation.paired_tests import Difference, compare, standard_error
+from pricdr.evaluation.verdict import Difference, compare, standard_error
 from pricdr.pages import (
     Bullets,
     Cell,

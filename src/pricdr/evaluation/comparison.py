@@ -1,8 +1,9 @@
-"""``Comparison``: how good models are on one split, and whether the others beat the first."""
+"""``Comparison``: how good models are on one split or on several, and whether the others beat the first."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -21,14 +22,24 @@ from pricdr.evaluation.metrics import (
     of_lists,
     require_cutoffs,
 )
-from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
-from pricdr.evaluation.release_rows import row_groups, rows_used
-from pricdr.evaluation.verdict import Judgement, Training, judged, training_of, verdict_lines
+from pricdr.evaluation.verdict import (
+    Difference,
+    Judgement,
+    Training,
+    compare,
+    judged,
+    over_repetitions,
+    standard_error,
+    training_of,
+    verdict_lines,
+)
+from pricdr.notebook import Table, summary_html
 from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
     from pricdr.data.tables import Library
+
 
 Ranking: TypeAlias = Literal["sampled", "full"]
 RANKINGS: Final[tuple[Ranking, ...]] = ("sampled", "full")
@@ -258,8 +269,6 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the tables for a notebook."""
-        from pricdr.evaluation.comparison_html import comparison_html
-
         return comparison_html(self)
 
     def _compared(self, model: str, ranking: Ranking) -> Float64Array:
@@ -391,3 +400,264 @@ def measure(
         "full": of_lists(full, starts, cutoffs),
     }
     return {ranking: measured[ranking] for ranking in rankings}
+
+
+STRATA: Final = ("warm", "cold")
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """The users of one stratum with, or without, a release row that a model uses."""
+
+    model: str
+    ranking: "Ranking"
+    stratum: str
+    row: bool
+    """Whether the model uses a row of these users."""
+    users: int
+    value: float | None
+    """The mean of the metric that models are compared by; None if there are no such users."""
+    baseline: str | None
+    """The first model; None if this is the first."""
+    baseline_value: float | None
+    difference: Difference | None
+    """The difference to the baseline over the same users."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group as ``pricdr evaluate --json`` writes it."""
+        return asdict(self)
+
+
+def rows_used(model: object, split: "Split") -> "BoolArray | None":
+    """Return for which evaluated users a model uses a release row; None without a release, or if that is not known.
+
+    The users of the split come first among those of a model, in the same order.
+    """
+    used, training = getattr(model, "in_release", None), training_of(model)
+    if used is None or training is None or not training.with_release:
+        return None
+    rows: BoolArray = used[split.test.evaluated]
+    return rows
+
+
+def row_groups(comparison: "Comparison") -> Iterator[RowGroup]:
+    """Yield the four groups of every ranking, for each model that uses release rows."""
+    first = comparison.models[0]
+    for model, used in comparison.release_rows.items():
+        for ranking in comparison.rankings:
+            for stratum in STRATA:
+                for row in (True, False):
+                    keep = comparison.strata[stratum] & (used if row else ~used)
+                    baseline = None if model == first else first
+                    yield _group(comparison, model, ranking, stratum, row, keep, baseline)
+
+
+def _group(
+    comparison: "Comparison",
+    model: str,
+    ranking: "Ranking",
+    stratum: str,
+    row: bool,
+    keep: "BoolArray",
+    baseline: str | None,
+) -> RowGroup:
+    own, others = (
+        None if name is None else comparison.values[name][ranking][comparison.compared_by][keep]
+        for name in (model, baseline)
+    )
+    assert own is not None
+    if not len(own):
+        return RowGroup(model, ranking, stratum, row, 0, None, baseline, None, None)
+    difference = None if others is None else compare(own, others)
+    other_value = None if others is None else float(others.mean())
+    return RowGroup(model, ranking, stratum, row, len(own), float(own.mean()), baseline, other_value, difference)
+
+
+class RepeatedDifference(NamedTuple):
+    """How much better a model is than the first one for the users of one stratum, split by split."""
+
+    model: str
+    baseline: str
+    ranking: Ranking
+    stratum: str
+    by_split: tuple[float, ...]
+    """One mean over users for each split that has such users."""
+
+    @property
+    def difference(self) -> Difference:
+        """Return the mean over splits, with Student's interval."""
+        return over_repetitions(np.array(self.by_split))
+
+    @property
+    def gains(self) -> str:
+        """Return the difference on each split, as text."""
+        return " ".join(f"{gain:+.4f}" for gain in self.by_split)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RepeatedComparison:
+    """The comparisons of the same methods on several splits; printing it shows what ``evaluate --repeat`` does.
+
+    Its interval is Student's, over one mean difference per split. It covers what chance did in dividing the ratings and
+    in training, for these users and ratings: the splits share both, so nothing follows for other ratings.
+    """
+
+    comparisons: Mapping[int, Comparison]
+    """By the seed of the split and of the trainings on it."""
+
+    def __post_init__(self) -> None:
+        if len(self.comparisons) < 2:
+            raise ParameterError(f"a verdict over splits needs two or more, got {len(self.comparisons)}")
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Return the names of the models; the first is the baseline of every comparison."""
+        return self._first.models
+
+    @cached_property
+    def differences(self) -> tuple[RepeatedDifference, ...]:
+        """Return the difference in NDCG@10 between each further model and the first, split by split.
+
+        A stratum that fewer than two splits have users of is left out.
+        """
+        baseline, *others = self.models
+        all_of_them = (
+            RepeatedDifference(model, baseline, ranking, stratum, tuple(self._gains(model, ranking, stratum)))
+            for ranking in self._first.rankings
+            for model in others
+            for stratum in self._first.strata
+        )
+        return tuple(one for one in all_of_them if len(one.by_split) > 1)
+
+    @cached_property
+    def verdicts(self) -> tuple[Judgement, ...]:
+        """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
+        first = self._first
+        return tuple(
+            judgement
+            for one in self.differences
+            for judgement in judged([one], first.trainings, metric=first.compared_by, splits=len(one.by_split))
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``evaluate --repeat`` adds to its JSON: every mean, split by split, and the verdicts."""
+        return {
+            "seeds": list(self.comparisons),
+            "metric": self._first.compared_by,
+            "models": {
+                model: {
+                    ranking: {stratum: list(self._means(model, ranking, stratum)) for stratum in self._first.strata}
+                    for ranking in self._first.rankings
+                }
+                for model in self.models
+            },
+            "verdicts": [one.to_dict() for one in self.verdicts],
+        }
+
+    def lines(self) -> list[str]:
+        """Return the figures and the verdicts line by line. Names are as given."""
+        lines = [self.title]
+        for (model, ranking), rows in groupby(self.rows(), key=lambda row: row[:2]):
+            lines.append(f"  {model}, {ranking} ranking")
+            lines += [f"    {stratum:<6}{figure:>17}" for *_, stratum, figure in rows]
+        for one in self.differences:
+            lines.append(f"  {one.model} − {one.baseline}, {one.stratum}, {one.ranking}: {one.gains}")
+        return lines + verdict_lines(self.verdicts)
+
+    @property
+    def title(self) -> str:
+        """Return over which splits the figures are, and what they are."""
+        seeds = ", ".join(map(str, self.comparisons))
+        return f"over {len(self.comparisons)} splits (seeds {seeds}), {self._first.compared_by} ± standard error"
+
+    def rows(self) -> Iterator[tuple[str, Ranking, str, str]]:
+        """Yield each model, ranking and stratum, with its mean over splits and the standard error as text."""
+        for ranking in self._first.rankings:
+            for model in self.models:
+                for stratum in self._first.strata:
+                    values = np.array(list(self._means(model, ranking, stratum)))
+                    if len(values) > 1:
+                        yield model, ranking, stratum, f"{values.mean():.4f} ± {standard_error(values):.4f}"
+
+    def __str__(self) -> str:
+        """Return the figures and the verdicts as text, one line each whatever the models are called."""
+        return "\n".join(map(printable, self.lines()))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the figures and the verdicts for a notebook."""
+        return repeated_html(self)
+
+    @property
+    def _first(self) -> Comparison:
+        return next(iter(self.comparisons.values()))
+
+    def _means(self, model: str, ranking: Ranking, stratum: str) -> Iterator[float]:
+        """Yield the mean over users of each split that has any in the stratum."""
+        for comparison in self.comparisons.values():
+            kept = _values(comparison, model, ranking)[comparison.strata[stratum]]
+            if len(kept):
+                yield float(kept.mean())
+
+    def _gains(self, model: str, ranking: Ranking, stratum: str) -> Iterator[float]:
+        pairs = zip(self._means(model, ranking, stratum), self._means(self.models[0], ranking, stratum), strict=True)
+        return (own - baseline for own, baseline in pairs)
+
+
+def _values(comparison: Comparison, model: str, ranking: Ranking) -> Float64Array:
+    return comparison.values[model][ranking][comparison.compared_by]
+
+
+def comparison_html(comparison: "Comparison") -> str:
+    """Return the figures of every model, and the differences from the first one, as HTML."""
+    tables = []
+    for ranking in comparison.rankings:
+        tables.append(_figures(comparison, ranking))
+        if len(comparison.models) > 1:
+            tables.append(_differences(comparison, ranking))
+    facts = {"models": f"{len(comparison.models):,}", "users": f"{len(comparison.users):,}"}
+    note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
+    return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(comparison.verdicts)))
+
+
+def repeated_html(repeated: "RepeatedComparison") -> str:
+    """Return the figures over all splits, the differences split by split, and the verdicts, as HTML."""
+    figures = Table(repeated.title, ("model", "ranking", "kind", "mean"), list(repeated.rows()), names=3)
+    cells = [(one.model, one.ranking, one.stratum, one.gains) for one in repeated.differences]
+    caption = f"difference from {repeated.models[0]}, split by split"
+    differences = Table(caption, ("model", "ranking", "kind", "differences"), cells, names=3)
+    facts = {"models": f"{len(repeated.models):,}", "splits": f"{len(repeated.comparisons):,}"}
+    notes = verdict_lines(repeated.verdicts)
+    return summary_html("RepeatedComparison", facts, tables=(figures, differences), notes=notes)
+
+
+def _figures(comparison: "Comparison", ranking: "Ranking") -> Table:
+    """Return one row per model and kind of users, one column per metric."""
+    measured = comparison.values[comparison.models[0]][ranking]
+    metrics = [metric for metric in measured if not (comparison.one_item_each and _other_name(metric) in measured)]
+    cells = [
+        (model, stratum, f"{users:,}", *figures)
+        for model in comparison.models
+        for stratum, users, figures in comparison.rows(model, ranking, metrics)
+    ]
+    return Table(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2)
+
+
+def _other_name(metric: str) -> str:
+    """Return the metric with the same value where a user has one test item; an empty text where there is none."""
+    measure, _, k = metric.partition("@")
+    same = {"Recall": "HR", "MAP": "MRR"}.get(measure)
+    return "" if same is None else f"{same}@{k}"
+
+
+def _differences(comparison: "Comparison", ranking: "Ranking") -> Table:
+    """Return one row per further model and kind of users: how much better it is than the first."""
+    cells = [
+        (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
+        for one in comparison.differences
+        for d in (one.difference,)
+        if one.ranking == ranking
+    ]
+    caption = f"{ranking} ranking, difference from {comparison.models[0]}"
+    return Table(caption, ("model", "kind", comparison.compared_by, "95 % interval", "p-value"), cells, names=2)

@@ -24,7 +24,7 @@ from pricdr.experiments.workers import RunContext, spread
 from pricdr.files import replace_file
 from pricdr.models.base import DataAccess, SearchSpace
 from pricdr.models.catalogue import method_class
-from pricdr.models.inputs import NARROW
+from pricdr.models.training_data import NARROW
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Simulation
 

@@ -18,12 +18,11 @@ from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import BoolArray, HeldOut, set_aside
 from pricdr.errors import InputError, ParameterError
-from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
-from pricdr.models.fitted import FittedModel, Origin
-from pricdr.models.inputs import ReleaseRows
+from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin
+from pricdr.models.training_data import ReleaseRows
 from pricdr.progress import Progress
 from pricdr.release import Release
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]

@@ -19,22 +19,22 @@ MOST: Final = 1_000_000
 """The largest value of a setting that counts something: layers, epochs, rows of a batch."""
 
 _OWN: Final[Mapping[str, str]] = {
-    "hetero": "pricdr.models.pricdr.hetero:HeteroCDR",
-    "hetero-paper": "pricdr.models.pricdr.paper:PaperCDR",
-    "symmetric": "pricdr.models.pricdr.symmetric:SymmetricCDR",
-    "dmf": "pricdr.models.pricdr.dmf:DMF",
-    "bpr": "pricdr.models.factorisation.bpr:BPR",
-    "neumf": "pricdr.models.factorisation.neumf:NeuMF",
-    "conet": "pricdr.models.crossdomain.conet:CoNet",
-    "ddtcdr": "pricdr.models.crossdomain.ddtcdr:DDTCDR",
-    "darec": "pricdr.models.crossdomain.darec:DARec",
-    "etl": "pricdr.models.crossdomain.etl:ETL",
-    "popularity": "pricdr.models.linear.popularity:Popularity",
-    "itemknn": "pricdr.models.linear.itemknn:ItemKNN",
-    "ease": "pricdr.models.linear.ease:EASE",
-    "ease-source": "pricdr.models.linear.ease:EASESource",
-    "ease-release": "pricdr.models.linear.ease:EASERelease",
-    "ridge-release": "pricdr.models.linear.ridge_release:RidgeRelease",
+    "hetero": "pricdr.models.methods.hetero:HeteroCDR",
+    "hetero-paper": "pricdr.models.methods.paper:PaperCDR",
+    "symmetric": "pricdr.models.methods.hetero:SymmetricCDR",
+    "dmf": "pricdr.models.methods.dmf:DMF",
+    "bpr": "pricdr.models.methods.factorisation:BPR",
+    "neumf": "pricdr.models.methods.factorisation:NeuMF",
+    "conet": "pricdr.models.methods.conet:CoNet",
+    "ddtcdr": "pricdr.models.methods.ddtcdr:DDTCDR",
+    "darec": "pricdr.models.methods.darec:DARec",
+    "etl": "pricdr.models.methods.etl:ETL",
+    "popularity": "pricdr.models.methods.linear:Popularity",
+    "itemknn": "pricdr.models.methods.linear:ItemKNN",
+    "ease": "pricdr.models.methods.linear:EASE",
+    "ease-source": "pricdr.models.methods.linear:EASESource",
+    "ease-release": "pricdr.models.methods.linear:EASERelease",
+    "ridge-release": "pricdr.models.methods.linear:RidgeRelease",
 }
 """Where each of our methods lives, module:class; what it is and may see, its class says."""
 

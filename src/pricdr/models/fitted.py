@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +19,48 @@ from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import as_ids
 from pricdr.data.ratings import Ids, IdsLike, IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, printable
-from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
-from pricdr.models.recommendations import Basis as Basis
-from pricdr.models.recommendations import Recommendation as Recommendation
-from pricdr.models.recommendations import Recommendations as Recommendations
-from pricdr.models.recommendations import WrittenRecommendations as WrittenRecommendations
-from pricdr.models.recommending import BASES, SCORES_AT_ONCE, Recommender, recommendations
+from pricdr.models.recommend import BASES, SCORES_AT_ONCE, Recommender, recommendations
+from pricdr.models.recommend import Basis as Basis
+from pricdr.models.recommend import Recommendation as Recommendation
+from pricdr.models.recommend import Recommendations as Recommendations
+from pricdr.models.recommend import WrittenRecommendations as WrittenRecommendations
+from pricdr.notebook import summary_html
 from pricdr.progress import Progress, shown
 
 if TYPE_CHECKING:
     from pricdr.release.certificate import Certificate
+
+
+class Trust(NamedTuple):
+    """How far a source is trusted, from 0 (not at all) to 1, for users with target history and without."""
+
+    warm: float
+    cold: float
+
+
+TRUSTED: Final = Trust(1.0, 1.0)
+UNTRUSTED: Final = Trust(0.0, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What validation chose, for a training on everything to follow, and for people to read."""
+
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    """The best epoch of each network, by the name it has in the log."""
+    trust: Trust | None = None
+    """How far the source is trusted; None for a method that sees no source, or trusts it always."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """Settings that a method without epochs chose by itself."""
+    evidence: float | None = None
+    """The p-value of the evidence test; None where it was not made: without a release, or without gates."""
+    not_chosen: str = ""
+    """Why nothing could be set aside to choose by; empty where it could, or where nothing was to be chosen."""
+
+
+NOTHING_CHOSEN = Chosen()
+
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
@@ -135,8 +166,6 @@ class FittedModel:
 
     def _repr_html_(self) -> str:
         """Show sizes and how the model was trained in a notebook, never who rated what."""
-        from pricdr.models.fitted_html import fitted_html
-
         return fitted_html(self)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -305,3 +334,42 @@ class FittedModel:
 def _numbers(vectors: Vectors) -> Float32Array:
     numbers: Float32Array = vectors.data if isinstance(vectors, sp.csr_array) else vectors
     return numbers
+
+
+def fitted_html(model: "FittedModel") -> str:
+    """Return sizes and choices as HTML; no fingerprint is in it, by which a guess at the ratings could be confirmed."""
+    facts = {
+        "method": model.method,
+        "users": f"{len(model.users):,}",
+        "of them in the source": f"{int(np.count_nonzero(model.in_release)):,}",
+        "items": f"{len(model.items):,}",
+        **({} if model.origin is None else _trained_on(model.origin)),
+        **_chosen(model.chosen),
+    }
+    if model.summary is not None:
+        facts["training ratings"] = "not in it: it was exported without them"
+    plaintext = model.origin is not None and model.origin.plaintext_source
+    warning = "NOT PRIVATE: it was trained on the source's ratings as they are" if plaintext else ""
+    return summary_html("FittedModel", facts, warning=warning)
+
+
+def _trained_on(origin: "Origin") -> dict[str, str]:
+    if origin.plaintext_source:
+        return {"trained on": "target ratings and the source's ratings"}
+    if origin.release is None:
+        return {"trained on": "target ratings alone"}
+    signed = "nobody that was checked" if origin.release_signed_by is None else origin.release_signed_by
+    return {"trained on": "target ratings and a release", "release signed by": signed}
+
+
+def _chosen(chosen: "Chosen") -> dict[str, str]:
+    facts = {}
+    if chosen.epochs:
+        facts["epochs"] = ", ".join(f"{network} {epoch:,}" for network, epoch in chosen.epochs.items())
+    if chosen.settings:
+        facts["settings chosen"] = ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items())
+    if chosen.trust is not None:
+        facts["trust in the source"] = "{:.0%} for warm users, {:.0%} for cold ones".format(*chosen.trust)
+    if chosen.not_chosen:
+        facts["nothing chosen"] = chosen.not_chosen
+    return facts

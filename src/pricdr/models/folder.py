@@ -24,8 +24,7 @@ from pricdr.extensions import is_name
 from pricdr.files import take_mode
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.catalogue import MOST
-from pricdr.models.chosen import Chosen, Trust
-from pricdr.models.fitted import FittedModel, HistorySummary, Origin, Vectors
+from pricdr.models.fitted import Chosen, FittedModel, HistorySummary, Origin, Trust, Vectors
 from pricdr.models.interaction import Interaction
 from pricdr.release.certificate import MAX_BYTES, Certificate, PublicKey
 from pricdr.untrusted import Folder

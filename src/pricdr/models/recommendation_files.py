@@ -19,8 +19,7 @@ from pricdr.data.tables import Columns, merge_tables, require_whole, texts, writ
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError, PriCDRError
 from pricdr.files import PRIVATE, require_absent
 from pricdr.memory import require_memory
-from pricdr.models.recommendations import WrittenRecommendations
-from pricdr.models.recommending import BASES, Recommender
+from pricdr.models.recommend import BASES, Recommender, WrittenRecommendations
 from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:

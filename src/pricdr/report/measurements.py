@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pricdr.evaluation.paired_tests import Difference, over_repetitions
-from pricdr.evaluation.verdict import Verdict
+from pricdr.evaluation.verdict import Difference, Verdict, over_repetitions
 from pricdr.experiments.results import mean
 
 MINUS = "−"

@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from pricdr.models.recommendations import Basis
+from pricdr.models.recommend import Basis
 from pricdr.serving.models import Models
 from pricdr.serving.worker import Quota, Worker
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from pricdr.data.ids import LONGEST_ID
-from pricdr.models.recommendations import Basis
+from pricdr.models.recommend import Basis
 from pricdr.serving.snapshot import MAX_K
 
 DEFAULT_K: Final = 10

@@ -16,8 +16,7 @@ from pricdr.data.csr import CSR
 from pricdr.data.ratings import IntArray
 from pricdr.extras import FAISS
 from pricdr.models.fitted import FittedModel
-from pricdr.models.recommending import SCORES_AT_ONCE
-from pricdr.models.top_items import Float32Array, top_items
+from pricdr.models.recommend import SCORES_AT_ONCE, Float32Array, top_items
 
 MAX_ROWS: Final = 32
 """Users scored in one product: more would save no time, and make the first of them wait."""

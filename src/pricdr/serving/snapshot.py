@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from pricdr.errors import InputError, printable
 from pricdr.models.fitted import FittedModel
-from pricdr.models.recommendations import Basis
-from pricdr.models.recommending import BASES
+from pricdr.models.recommend import BASES, Basis
 from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, rank_rows, seen_items
 from pricdr.untrusted import Folder
 

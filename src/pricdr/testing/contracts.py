@@ -15,14 +15,13 @@ from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import PlaintextMethod
-from pricdr.models.chosen import NOTHING_CHOSEN
-from pricdr.models.fitted import Basis, FittedModel
-from pricdr.models.fitting import TrainingRun, train_run
-from pricdr.models.linear.popularity import Popularity
+from pricdr.models.fitted import NOTHING_CHOSEN, Basis, FittedModel
+from pricdr.models.methods.linear import Popularity
+from pricdr.models.methods.networks import TrainingRun, train_run
 from pricdr.release import Release
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles
-from pricdr.training.options import TrainingOptions
+from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 
 

@@ -1,19 +1,75 @@
-"""The epoch loop: steps, early stopping, checkpoints and logs."""
+"""How a network is trained: options, the epoch loop, early stopping, checkpoints and logs."""
 
+import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pricdr.errors import TrainingError
+from pricdr.data.splits import HeldOut
+from pricdr.errors import (
+    InputError,
+    ParameterError,
+    TrainingError,
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_seed,
+)
+from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
+from pricdr.memory import require_memory
 from pricdr.randomness import Simulation
 from pricdr.training.checkpoints import Checkpoint, State
-from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How a network is trained: epochs, batch size, optimiser, seed and device."""
+
+    epochs: int = 400
+    patience: int = 20
+    """Epochs without a better validation metric before stopping."""
+    patience_steps: int = 160
+    """Patience lasts at least this many steps: on small data epochs are short, and training starts on a plateau."""
+    batch: int = 256
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    seed: int = 0
+    device: str = "auto"
+    bf16: bool = False
+    """Multiply in bfloat16 on a GPU: faster, and slightly less exact."""
+
+    def __post_init__(self) -> None:
+        require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
+        require_positive(learning_rate=self.learning_rate)
+        require_not_negative(weight_decay=self.weight_decay)
+        require_seed(seed=self.seed)
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:(0|[1-9][0-9]{0,2}))?", self.device):
+            raise ParameterError(f"device must be auto, cpu, mps, cuda or cuda:N, got {self.device[:40]!r}")
+
+    def torch_device(self) -> torch.device:
+        """Return the torch device, with ``auto`` resolved.
+
+        Raises:
+            ParameterError: This machine does not have it.
+        """
+        if self.device.startswith("cuda"):
+            number = int(self.device.partition(":")[2] or 0)
+            if not torch.cuda.is_available() or number >= torch.cuda.device_count():
+                raise ParameterError(f"device {self.device} is not available on this machine: use cpu or auto")
+        if self.device == "mps" and not torch.backends.mps.is_available():
+            raise ParameterError("device mps is not available on this machine: use cpu or auto")
+        name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
+        return torch.device(name)
+
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
 """Maps a batch of example numbers to its loss."""
@@ -130,3 +186,109 @@ def _run_epoch(
 def _validated(network: nn.Module, validate: Validate) -> float:
     network.eval()
     return validate()
+
+
+ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Maps users (b,) and items (b, c) to scores (b, c)."""
+
+_USERS_AT_ONCE: Final = 1024
+_COPIES_TO_RESUME: Final = 10
+"""Copies of a network's weights in memory for a moment while a checkpoint is loaded: the network, and the file's four
+more than twice. Training itself needs five: weights, gradients, two moments, the best epoch's."""
+
+
+class TrainableNetwork(Protocol):
+    """A network with everything its training needs."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The network whose parameters are trained."""
+        ...
+
+    @property
+    def examples(self) -> Tensor:
+        """What an epoch iterates over: numbers of users or of ratings."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """A text that identifies network, settings and data; checkpoints of any other training are refused."""
+        ...
+
+    def step(self, batch: Tensor, /) -> Tensor:
+        """Return the loss of a batch of examples."""
+        ...
+
+    def scorer(self) -> ScorePairs:
+        """Return the scores that validation uses; called once per validation, so compute what users share here."""
+        ...
+
+
+def train_network(
+    run: TrainableNetwork, options: TrainingOptions, *, validation: HeldOut | None, epochs: int | None, log: RunLog
+) -> int:
+    """Train a network on its examples and return the epoch whose weights it ends with.
+
+    The NDCG@10 of its scorer on validation picks that epoch. Without validation it is the last one: ``epochs`` if an
+    earlier training chose it, or else as many as the options allow.
+    """
+    examples = run.examples
+    if not len(examples):
+        raise InputError("there is nothing to train on: the target has no rating")
+    require_trainable(sum(weights.numel() for weights in run.network.parameters()))
+    if validation is None and epochs is not None:
+        options = replace(options, epochs=epochs)
+    # Everything that determines the network: what is trained, how, and what picks the epoch.
+    fingerprint = hashlib.sha256(f"{run.identity} {options!r} {_identity(validation)}".encode()).hexdigest()
+    result = train(
+        run.network,
+        run.step,
+        examples,
+        options,
+        validate=None if validation is None else lambda: held_out_ndcg(run.scorer(), validation, examples.device),
+        checkpoint=log.checkpoint(fingerprint),
+        log=log,
+    )
+    return result.best_epoch
+
+
+def require_trainable(weights: int) -> None:
+    """Refuse to train a network of this many weights if memory is too small."""
+    require_memory(_COPIES_TO_RESUME * 4 * weights, f"training a network of {weights:,} weights")
+
+
+def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:
+    """Return the NDCG@10 of the held-out items among their stored negatives."""
+    return float(ndcg_by_user(score, held_out, device).mean())
+
+
+@torch.no_grad()
+def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> Float64Array:
+    """Return the NDCG@10 of each held-out item among its stored negatives, scored on the device in blocks."""
+    ranks = [np.zeros(0)]
+    for start in range(0, len(held_out), _USERS_AT_ONCE):
+        block = slice(start, start + _USERS_AT_ONCE)
+        # In blocks: a hundred scores for each of millions of users would take gigabytes.
+        candidates = np.column_stack([held_out.items[block], held_out.negatives[block]])
+        users = torch.as_tensor(held_out.users[block], device=device)
+        scores = score(users, torch.as_tensor(candidates, device=device)).double().cpu().numpy()
+        if not np.isfinite(scores).all():
+            raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
+        ranks.append(rank_of(scores[:, 0], scores[:, 1:]))
+    return per_user(np.concatenate(ranks))["NDCG@10"]
+
+
+def arrays_identity(*arrays: npt.NDArray[Any]) -> str:
+    """Return the SHA-256 of the numbers, independent of the width of integers."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        wide = array.astype("<i8") if array.dtype.kind == "i" else array
+        digest.update(np.ascontiguousarray(wide).tobytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _identity(validation: HeldOut | None) -> str:
+    """Return a text that identifies the validation items: they pick the epoch, and so belong to a training."""
+    if validation is None:
+        return "none"
+    return arrays_identity(validation.users, validation.items, validation.negatives)

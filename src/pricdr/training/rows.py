@@ -1,6 +1,6 @@
-"""Sparse rows on a device, in batches: memory grows with the ratings, never with users x items."""
+"""Sparse rows on a device, in batches, and draws of items that were not rated: memory grows with the ratings alone."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -71,3 +71,97 @@ class SparseRows:
     def popularity(self) -> Tensor:
         """Return the number of entries in each column, as a CPU tensor."""
         return torch.bincount(self._columns.cpu(), minlength=self.shape[1]).float()
+
+
+LISTED: Final = 1_000_000
+"""Up to this many items, the unrated ones are listed and drawn from. Beyond it, nothing of the size of the catalogue is
+built in a step."""
+
+_SLOTS_PER_RATING: Final = 32
+"""Size of the lookup table that rules out unrated pairs: about one in 32 of them is searched for needlessly."""
+_ROUNDS: Final = 8
+"""How often draws that hit a rated item are repeated; the few that remain are negligible and harmless."""
+
+
+class ItemSample(NamedTuple):
+    """The items of one training step, with their labels for a batch of users."""
+
+    items: Tensor
+    """Positions of the items."""
+    labels: Tensor
+    """One row per user, one column per item: 1 where the user rated it, 0 elsewhere."""
+    weights: Tensor
+    """How many items each one stands for."""
+
+
+def sample_items(rated: Bags, n_items: int, others: int) -> ItemSample:
+    """Return every item the batch rated, with weight 1, and ``others`` more that stand for all the rest.
+
+    The others are drawn uniformly without replacement, so the expected weighted sum over the sample is the sum over all
+    items: what training on every item would minimise, at a fraction of the work. The variance is small, since popular
+    items, which carry most of the loss, are nearly always among those the batch rated.
+    """
+    device = rated.columns.device
+    rated_items, label_columns = torch.unique(rated.columns, return_inverse=True)
+    drawn = _draw_others(rated_items, n_items, others)
+    labels = torch.zeros(len(rated.offsets), len(rated_items) + len(drawn), device=device)
+    labels[rated.row_of, label_columns] = 1.0
+    weights = torch.ones(labels.shape[1], device=device)
+    weights[len(rated_items) :] = (n_items - len(rated_items)) / max(len(drawn), 1)
+    return ItemSample(torch.cat([rated_items, drawn]), labels, weights)
+
+
+def _draw_others(rated_items: Tensor, n_items: int, count: int) -> Tensor:
+    """Return ``count`` items that are not in ``rated_items`` (ascending), or all of them if there are fewer."""
+    if n_items > LISTED and 4 * (count + len(rated_items)) < n_items:
+        # All sets of distinct draws of one size are equally likely, and so are random subsets of them.
+        drawn = torch.unique(torch.randint(n_items, (2 * count + 64,), device=rated_items.device))
+        nearest = torch.searchsorted(rated_items, drawn).clamp(max=max(len(rated_items) - 1, 0))
+        rest = drawn[rated_items[nearest] != drawn] if len(rated_items) else drawn
+    else:
+        is_unrated = torch.ones(n_items, dtype=torch.bool, device=rated_items.device)
+        is_unrated[rated_items] = False
+        rest = torch.nonzero(is_unrated).squeeze(1)
+    chosen: Tensor = rest[torch.randperm(len(rest), device=rated_items.device)[:count]]
+    return chosen
+
+
+class Negatives:
+    """Uniform draws among the items a user has not rated in training.
+
+    Held-out items count as unrated: leaving them out would reveal to the model which they are.
+    """
+
+    def __init__(self, ratings: CSR, device: torch.device) -> None:
+        n_users, self._n_items = ratings.shape
+        rows = np.repeat(np.arange(n_users, dtype=np.int64), np.diff(ratings.indptr))
+        self._rated = torch.as_tensor(rows * self._n_items + ratings.indices.astype(np.int64), device=device)
+        self._slots = 1 << (_SLOTS_PER_RATING * max(len(self._rated), 1) - 1).bit_length()
+        self._may_be_rated = torch.zeros(self._slots, dtype=torch.bool, device=device)
+        self._may_be_rated[self._rated % self._slots] = True
+
+    def draw(self, users: Tensor, count: int) -> Tensor:
+        """Return ``count`` items for each of ``users``, one row each."""
+        drawn = torch.randint(self._n_items, (len(users), count), device=users.device)
+        for _ in range(_ROUNDS):
+            rated = self._is_rated(users, drawn)
+            # Only on a CPU: a GPU would have to stop for the answer.
+            if users.device.type == "cpu" and not rated.any():
+                break
+            drawn = torch.where(rated, torch.randint(self._n_items, drawn.shape, device=users.device), drawn)
+        return drawn
+
+    def _is_rated(self, users: Tensor, items: Tensor) -> Tensor:
+        # Each pair as one number, to search for it among the sorted rated pairs.
+        keys = users[:, None] * self._n_items + items
+        if users.device.type != "cpu":
+            return self._among_rated(keys)
+        # One table lookup rules out nearly every pair; only the rest is searched for.
+        rated = self._may_be_rated[keys & (self._slots - 1)]
+        rated[rated.clone()] = self._among_rated(keys[rated])
+        return rated
+
+    def _among_rated(self, keys: Tensor) -> Tensor:
+        nearest = torch.searchsorted(self._rated, keys).clamp(max=max(len(self._rated) - 1, 0))
+        rated: Tensor = self._rated[nearest] == keys
+        return rated

@@ -7,10 +7,8 @@ import numpy as np
 
 from pricdr.errors import VerificationError
 from pricdr.evaluation.verdict import Training, training_of
-from pricdr.models.chosen import Chosen
-from pricdr.models.fitted import FittedModel, Origin
-from pricdr.models.recommendations import Basis
-from pricdr.models.recommending import BASES
+from pricdr.models.fitted import Chosen, FittedModel, Origin
+from pricdr.models.recommend import BASES, Basis
 from pricdr.release.certificate import Certificate
 
 

@@ -7,7 +7,7 @@ from pricdr.errors import printable
 from pricdr.evaluation.verdict import WITHOUT_RELEASE
 from pricdr.models.card import texts
 from pricdr.models.card.info import ModelInfo, UserGroup
-from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE
+from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.pages import Bullets, Commands, Content, Details, Facts, Note, Row, Section, Table
 from pricdr.pages.blocks import Block
 from pricdr.pages.tables import Column

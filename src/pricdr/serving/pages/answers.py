@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pricdr.models.recommendations import Basis
+from pricdr.models.recommend import Basis
 from pricdr.pages import Cell, Column, Row, Table
 from pricdr.serving.snapshot import Answer, Recommended, Snapshot
 

@@ -11,14 +11,11 @@ from pricdr.data.pairs import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative, require_share
 from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
-from pricdr.models.chosen import Chosen
-from pricdr.models.crossdomain._adversary import Adversary
-from pricdr.models.crossdomain._decoded import DecodedRun
-from pricdr.models.fitting import TrainingRun, train_run
-from pricdr.models.networks import log_odds
-from pricdr.training.loop import seeded
+from pricdr.models.fitted import Chosen
+from pricdr.models.methods.networks import TrainingRun, log_odds, train_run
+from pricdr.models.methods.rivals import Adversary, DecodedRun
+from pricdr.training.loop import TrainingOptions, seeded
 from pricdr.training.losses import cross_entropy_per_user
-from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import Bags, SparseRows
 from pricdr.training.run_log import RunLog
 

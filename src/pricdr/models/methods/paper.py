@@ -13,16 +13,12 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
-from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen, Trust
-from pricdr.models.evidence import is_refused, trust_is_settled, with_evidence
-from pricdr.models.fitted import FittedModel
-from pricdr.models.fitting import ScorePairs, TrainingRun, arrays_identity, ndcg_by_user, require_trainable, train_run
-from pricdr.models.inputs import Inputs, ReleaseRows
-from pricdr.models.networks import SparseTower, dense_tower
-from pricdr.models.newcomers import Newcomers, select_newcomers, shows_gain
-from pricdr.training.loop import seeded
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust
+from pricdr.models.gates import Newcomers, is_refused, select_newcomers, shows_gain, trust_is_settled, with_evidence
+from pricdr.models.methods.networks import SparseTower, TrainingRun, dense_tower, train_run
+from pricdr.models.training_data import Inputs, ReleaseRows
+from pricdr.training.loop import ScorePairs, TrainingOptions, arrays_identity, ndcg_by_user, require_trainable, seeded
 from pricdr.training.losses import alignment, normalised_cross_entropy
-from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
 
@@ -53,7 +49,7 @@ class PaperCDR(ReleaseMethod):
 
     A user without target ratings is scored by Uᴬ, which alignment has pulled towards where Uᴮ would be. The gates are
     our addition: a release that fails the evidence test is neither reconstructed nor aligned, and cold users get
-    popular items unless Uᴬ serves newcomers (:mod:`pricdr.models.newcomers`) better. With ``gated=False`` nothing is
+    popular items unless Uᴬ serves newcomers (:mod:`pricdr.models.gates`) better. With ``gated=False`` nothing is
     added to the paper's method.
     """
 

@@ -10,13 +10,11 @@ from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 from pricdr.data.pairs import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
-from pricdr.models._examples import DomainExamples
 from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
-from pricdr.models.chosen import Chosen
-from pricdr.models.crossdomain._paired import PairedRun
-from pricdr.models.fitting import ScorePairs, TrainingRun, train_run
-from pricdr.training.loop import seeded
-from pricdr.training.options import TrainingOptions
+from pricdr.models.fitted import Chosen
+from pricdr.models.methods.networks import DomainExamples, TrainingRun, train_run
+from pricdr.models.methods.rivals import PairedRun
+from pricdr.training.loop import ScorePairs, TrainingOptions, seeded
 from pricdr.training.rows import Bags
 from pricdr.training.run_log import RunLog
 

@@ -1,24 +1,78 @@
-"""The target stage: learns from the target's own ratings alone."""
+"""DMF: deep matrix factorisation; HeteroCDR's target stage on its own."""
 
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_share
-from pricdr.models.fitted import FittedModel
-from pricdr.models.fitting import ScorePairs, require_trainable, train_network
-from pricdr.models.pricdr._networks import Sizes, TargetNetwork
-from pricdr.training.loop import seeded
+from pricdr.models.base import SearchSpace, TargetMethod, Trained
+from pricdr.models.fitted import Chosen, FittedModel
+from pricdr.models.methods.networks import SparseTower, log_odds, train_run
+from pricdr.training.loop import ScorePairs, TrainingOptions, require_trainable, seeded, train_network
 from pricdr.training.losses import mean_cross_entropy, pair_scores
-from pricdr.training.options import TrainingOptions
-from pricdr.training.rows import SparseRows
-from pricdr.training.run_log import RunLog
-from pricdr.training.sampling import ItemSample, sample_items
+from pricdr.training.rows import Bags, ItemSample, SparseRows, sample_items
+from pricdr.training.run_log import NO_LOG, RunLog
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes and the dropout of a network."""
+
+    users: int
+    items: int
+    hidden: int
+    width: int
+    dropout: float
+
+
+class TargetNetwork(nn.Module, ABC):
+    """The target's network: it maps a user's history to a vector, and that vector to scores of all items.
+
+    The subclasses differ in where item vectors come from, and how user vectors are compared with them.
+    """
+
+    def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
+        super().__init__()
+        self.user_tower = SparseTower(sizes.items, sizes.hidden, sizes.width, sizes.dropout)
+        self.item_bias = nn.Parameter(log_odds(popularity, sizes.users))
+
+    @abstractmethod
+    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
+        """Return the vectors of some items, given by their numbers and their columns of ratings."""
+
+    @abstractmethod
+    def users(self, vectors: Tensor) -> Tensor:
+        """Return the user vectors in the form that item vectors are multiplied by."""
+
+
+class TwoTowers(TargetNetwork):
+    """DMF: a tower for items too, cosines, and a learnt logit scale.
+
+    A bare cosine as a logit confines probabilities to 0.27 … 0.73; the scale and an item bias lift that limit.
+    """
+
+    def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
+        super().__init__(sizes, popularity)
+        self.item_tower = SparseTower(sizes.users, sizes.hidden, sizes.width, sizes.dropout)
+        # As a logarithm, so that the scale stays positive.
+        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+
+    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
+        """Return unit vectors, computed from the columns of ratings."""
+        return normalize(self.item_tower(columns), dim=1)
+
+    def users(self, vectors: Tensor) -> Tensor:
+        """Return the vectors, scaled to the learnt length."""
+        return self.log_scale.exp() * normalize(vectors, dim=1)
+
 
 _AT_ONCE = 4096
 """Users or items per block, where all of them go through a tower."""
@@ -150,3 +204,40 @@ class TargetStage:
             seen=self.target.select(users=everyone).matrix if extra_users else self.target.matrix,
             in_release=np.zeros(len(everyone), dtype=bool),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DMF(TargetMethod):
+    """Towers for user rows and item columns, a cosine times a learnt scale, and cross-entropy over items.
+
+    Xue et al. (IJCAI 2017) use the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
+    train faster and rank better (``PaperCDR`` keeps the printed form). A batch is trained on the items it rated and on
+    a sample that stands for all others: the same loss on average, at a fraction of the time. Every rating counts as 1,
+    rows and columns are scaled by 1/√(entries), and the ReLU is between the two layers, not after them.
+    """
+
+    name: ClassVar[str] = "dmf"
+    summary: ClassVar[str] = "deep matrix factorisation: user and item towers"
+    space: ClassVar[SearchSpace] = {
+        "learning_rate": (2e-4, 5e-4, 1e-3),
+        "weight_decay": (1e-4, 1e-2),
+        "batch": (128, 256, 512),
+        "hidden": (250, 500, 1000),
+        "dropout": (0.3, 0.5, 0.7),
+        "entry_dropout": (0.3, 0.5, 0.7),
+    }
+
+    config: TargetStageConfig = field(default_factory=TargetStageConfig)
+    options: TrainingOptions = field(default_factory=target_options)
+
+    @property
+    def starts_others(self) -> tuple[str, ...]:
+        """Its only network, which other methods use as their target stage."""
+        return (NO_LOG.network,)
+
+    def training_run(self, target: Ratings) -> TargetStage:
+        """Return the untrained network for these ratings."""
+        return TargetStage(TwoTowers, target, self.config, self.options)
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)

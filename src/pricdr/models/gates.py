@@ -1,0 +1,189 @@
+"""Whether a release may be used, and for whom.
+
+**Evidence** comes before any choice by validation. Validation picks the best of many epochs and levels of trust by the
+same few users, so chance alone can make a worthless release look useful. A permutation test picks nothing, and its
+error rate is known. With X the release rows (each of length 1, centred) and Z the histories of the same users (items
+weighted by 1/√popularity, rows of length 1, projected on their leading directions), the statistic is ‖XᵀZ‖². If the
+release says nothing about the target, permuting the rows among users changes nothing: the true pairing then ranks first
+among itself and 199 random ones with probability 1/200, whatever the sizes and distributions. No rating has to be held
+out.
+
+**Newcomers** show what a release row is worth on its own. A release serves cold users only if it beats popularity for
+users whose rows were not used in fitting. These are validation's cold users. If there are too few, some warm users
+stand in for them: their rows are left out while rows are fitted to histories, and they are then scored by their rows
+alone. If their rows had been fitted, a network that only memorised them would look like one that learnt.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.csr import CSR, sp
+from pricdr.data.ratings import IntArray
+from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut, draw_negatives
+from pricdr.evaluation.metrics import Float64Array
+from pricdr.evaluation.verdict import clearly_above
+from pricdr.models.fitted import UNTRUSTED, Chosen
+from pricdr.models.training_data import Inputs, unit_rows
+from pricdr.randomness import Simulation
+from pricdr.training.rows import LISTED
+
+SIGNIFICANCE: Final = 0.005
+"""The share of worthless releases that pass."""
+PERMUTATIONS: Final = 199
+_DIRECTIONS: Final = 32
+"""Leading directions of the target's histories. The first few hold what users share; the rest is mostly chance."""
+_ITERATIONS: Final = 4
+
+
+def trust_is_settled(validation: HeldOut | None, chosen: Chosen) -> bool:
+    """Return whether an earlier training decided how far the source is trusted, so that nothing is chosen now."""
+    return validation is None and chosen.trust is not None
+
+
+def with_evidence(inputs: Inputs, validation: HeldOut | None, chosen: Chosen) -> Chosen:
+    """Return ``chosen`` with the p-value of the evidence test; an earlier one is kept if trust is settled."""
+    return chosen if trust_is_settled(validation, chosen) else replace(chosen, evidence=p_value(inputs))
+
+
+def is_refused(validation: HeldOut | None, chosen: Chosen) -> bool:
+    """Return whether the source is not used at all, before anything is trained on it.
+
+    If trust is settled, that decides. If not, a release that was tested must have passed the test.
+    """
+    if trust_is_settled(validation, chosen):
+        return chosen.trust == UNTRUSTED
+    return chosen.evidence is not None and chosen.evidence > SIGNIFICANCE
+
+
+def has_evidence(inputs: Inputs) -> bool:
+    """Return whether the release rows say something about the target histories of their users."""
+    return p_value(inputs) <= SIGNIFICANCE
+
+
+def p_value(inputs: Inputs, *, permutations: int = PERMUTATIONS) -> float:
+    """Return the p-value of "release rows and target histories are unrelated"; 1 if no user has both.
+
+    The permutations are always the same, so that trainings are repeatable.
+    """
+    source: Any = inputs.source
+    both = inputs.present & (np.diff(inputs.ratings.indptr) > 0)
+    rows = unit_rows(source[both])
+    if not rows.any():
+        return 1.0
+    # Without centring, what all rows have in common would make any pairing look related.
+    rows -= rows.mean(axis=0)
+    simulation = Simulation(0)
+    tastes = _leading_directions(inputs.ratings[both], simulation)
+    order = simulation.generator("evidence: permutations")
+    observed = _association(rows, tastes)
+    # Rounding can make two equal sums differ; a tie counts against the release.
+    as_strong = sum(
+        _association(rows, tastes[order.permutation(len(tastes))]) >= observed * (1 - 1e-6) for _ in range(permutations)
+    )
+    return (1 + as_strong) / (1 + permutations)
+
+
+def _association(rows: npt.NDArray[np.float32], tastes: npt.NDArray[np.float32]) -> float:
+    return float(np.square(rows.T @ tastes, dtype=np.float64).sum())
+
+
+def _leading_directions(ratings: CSR, simulation: Simulation) -> npt.NDArray[np.float32]:
+    """Return the histories, projected on approximations of their leading singular vectors (by subspace iteration)."""
+    counts = np.bincount(ratings.indices, minlength=ratings.shape[1])
+    weighted = ratings.astype(np.float32)
+    # Otherwise a few items that everybody rated would decide.
+    weighted.data = (1 / np.sqrt(counts[weighted.indices])).astype(np.float32)
+    lengths = np.sqrt(np.add.reduceat(np.square(weighted.data), weighted.indptr[:-1]))
+    weighted.data /= np.repeat(lengths, np.diff(weighted.indptr))
+    by_item = weighted.T.tocsr()
+    start = simulation.generator("evidence: directions")
+    basis = start.standard_normal((ratings.shape[1], min(_DIRECTIONS, *ratings.shape)), dtype=np.float32)
+    # A few iterations are enough: the test needs directions of high variance, not exact singular vectors.
+    for _ in range(_ITERATIONS):
+        basis, _ = np.linalg.qr(by_item @ (weighted @ basis))
+    projected: npt.NDArray[np.float32] = weighted @ basis
+    return projected
+
+
+FEWEST: Final = 10
+"""Fewer cold users show little: two of them are both served better by chance in one case of four."""
+_STAND_IN_SHARE: Final = 0.2
+_FEWEST_STAND_INS, _MOST_STAND_INS = 30, 1000
+"""Of the users with a history and a row. They cost little: their rows are left out only while a choice is made."""
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomers:
+    """Held-out items of users who are scored by their release rows alone."""
+
+    held_out: HeldOut
+    stand_ins: BoolArray
+    """A mask over the users of :class:`Inputs`: warm newcomers, whose rows must not be fitted to their histories."""
+
+    def hidden_from(self, inputs: Inputs) -> Inputs:
+        """Return the inputs without the histories of the stand-ins, which makes them cold users."""
+        if not self.stand_ins.any():
+            return inputs
+        kept = sp.csr_array(sp.diags_array((~self.stand_ins).astype(np.float64)) @ inputs.ratings)
+        kept.eliminate_zeros()
+        return replace(inputs, ratings=kept)
+
+
+def select_newcomers(inputs: Inputs, validation: HeldOut | None, *, seed: int) -> Newcomers:
+    """Return validation's cold users who have a row, with stand-ins added if they are fewer than ten.
+
+    Without validation all newcomers are stand-ins, and one rating of each is held out.
+    """
+    warm = np.diff(inputs.ratings.indptr) > 0
+    simulation = Simulation(seed)
+    if validation is None:
+        stand_ins = _draw_stand_ins(np.flatnonzero(warm & inputs.present), simulation)
+        return Newcomers(_held_out(inputs, stand_ins, simulation), _mask(stand_ins, len(warm)))
+    users = validation.users
+    cold = ~warm[users] & inputs.present[users]
+    if cold.sum() >= FEWEST:
+        return Newcomers(validation.only(cold), _mask(users[:0], len(warm)))
+    candidates = np.unique(users[warm[users] & inputs.present[users]])
+    is_stand_in = _mask(_draw_stand_ins(candidates, simulation), len(warm))
+    return Newcomers(validation.only(cold | is_stand_in[users]), is_stand_in)
+
+
+def shows_gain(own: Float64Array, popular: Float64Array) -> bool:
+    """Return whether rows alone beat popularity by more than a standard error; False for fewer than two users."""
+    return len(own) > 1 and clearly_above(own, popular)
+
+
+def _draw_stand_ins(candidates: IntArray, simulation: Simulation) -> IntArray:
+    """Return a fifth of the candidates, but at least thirty, and at most a thousand and a third of them."""
+    count = min(max(round(_STAND_IN_SHARE * len(candidates)), _FEWEST_STAND_INS), _MOST_STAND_INS, len(candidates) // 3)
+    return np.sort(simulation.generator("stand-ins").permutation(candidates)[:count])
+
+
+def _mask(users: IntArray, count: int) -> BoolArray:
+    mask = np.zeros(count, dtype=bool)
+    mask[users] = True
+    return mask
+
+
+def _held_out(inputs: Inputs, users: IntArray, simulation: Simulation) -> HeldOut:
+    """Hold out one rating of each user, to be ranked among 99 items the user has not rated, or as many as there are.
+
+    This also works where there are too few items to set any aside in the usual way.
+    """
+    ratings, n_items = inputs.ratings, inputs.ratings.shape[1]
+    rows = [ratings.indices[ratings.indptr[user] : ratings.indptr[user + 1]] for user in users]
+    count = min(NEGATIVES, n_items - max((len(rated) for rated in rows), default=n_items))
+    if count < 1:
+        return HeldOut(users[:0], users[:0], np.zeros((0, 1), dtype=np.int64))
+    draws = simulation.generator("stand-ins: items")
+    items = np.array([draws.choice(rated) for rated in rows], dtype=np.int64)
+    if n_items > LISTED:  # listing all items for each user would take minutes
+        codes = np.repeat(np.arange(len(users), dtype=np.int64), [len(rated) for rated in rows]) * n_items
+        codes += np.concatenate(rows)
+        drawn = draw_negatives(np.sort(codes), n_items, np.arange(len(users)), count, draws)
+        return HeldOut(users, items, drawn)
+    unrated = (np.setdiff1d(np.arange(n_items), rated) for rated in rows)
+    return HeldOut(users, items, np.array([draws.permutation(others)[:count] for others in unrated]))

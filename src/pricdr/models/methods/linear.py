@@ -1,0 +1,404 @@
+"""Methods in closed form: popularity, item-kNN, EASE, and ridge regression on release rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+
+from pricdr.data.csr import CSR
+from pricdr.data.pairs import DomainPair
+from pricdr.data.ratings import IntArray, Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.errors import require_count, require_not_negative, require_positive
+from pricdr.evaluation.metrics import Float64Array, per_user
+from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.memory import require_memory
+from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust, Vectors
+from pricdr.models.gates import Newcomers, is_refused, select_newcomers, shows_gain, trust_is_settled, with_evidence
+from pricdr.models.methods.closed_form import ones, popularity_tie_break, solve_ease
+from pricdr.models.methods.networks import log_odds
+from pricdr.models.training_data import BoolArray, Inputs, ReleaseRows, unit_rows
+from pricdr.training.run_log import RunLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Popularity(TargetMethod):
+    """Items by how often they were rated, the same for everybody."""
+
+    name: ClassVar[str] = "popularity"
+    summary: ClassVar[str] = "items by how often they were rated: the control"
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        counts = np.bincount(target.matrix.indices, minlength=len(target.items)).astype(np.float32)
+        none = np.zeros((0,), dtype=np.float32)  # vectors of length 0: nothing but the bias scores
+        model = FittedModel(
+            method=self.name,
+            users=target.users,
+            items=target.items,
+            user_vectors=np.broadcast_to(none, (len(target.users), 0)),
+            item_vectors=np.broadcast_to(none, (len(target.items), 0)),
+            item_bias=counts,
+            seen=target.matrix,
+            in_release=np.zeros(len(target.users), dtype=bool),
+        )
+        return model, chosen
+
+
+CELLS: Final = 1 << 22
+"""Similarities held at once, however many items there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemKNNConfig:
+    """How many neighbours, and how much company they must have kept."""
+
+    neighbours: int = 200
+    shrinkage: float = 30.0
+    """Added to the denominator of the cosine: a pair that met once is not a pair."""
+
+    def __post_init__(self) -> None:
+        require_count(neighbours=self.neighbours)
+        require_not_negative(shrinkage=self.shrinkage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemKNN(TargetMethod):
+    """Cosine of item columns with shrinkage, n_ij / (√(n_i n_j) + shrinkage); an item keeps its nearest neighbours.
+
+    As Ferrari Dacrema et al. (RecSys 2019) tune it against the deep methods. Items without a rated neighbour, and
+    ties, are ordered by popularity; a user without ratings gets what is popular.
+    """
+
+    name: ClassVar[str] = "itemknn"
+    summary: ClassVar[str] = "items like those a user rated, by cosine"
+
+    config: ItemKNNConfig = field(default_factory=ItemKNNConfig)
+    space: ClassVar[SearchSpace] = {
+        "neighbours": (20, 50, 100, 200, 500, 1000),
+        "shrinkage": (0.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    }
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        model = FittedModel(
+            method=self.name,
+            users=target.users,
+            items=target.items,
+            user_vectors=ones(target.matrix).astype(np.float32),
+            item_vectors=similarities(target.matrix, self.config),
+            item_bias=popularity_tie_break(target.matrix, 1e-6),
+            seen=target.matrix,
+            in_release=np.zeros(len(target.users), dtype=bool),
+        )
+        return model, chosen
+
+
+def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> CSR:
+    """Return items x items: row i has item i's nearest neighbours and how near they are."""
+    users = ones(ratings)
+    items = users.T.tocsr()
+    n_items = items.shape[0]
+    size = max(1, cells // max(n_items, 1))
+    norms = np.sqrt(np.diff(items.indptr))
+    blocks: list[CSR] = []
+    for start in range(0, n_items, size):
+        # Sparse times sparse: only pairs of items that a user rated together are ever computed.
+        met = (items[start : start + size] @ users).tocoo()
+        own = met.row + start
+        similar = met.data / (norms[own] * norms[met.col] + config.shrinkage)
+        other = met.col != own
+        blocks.append(_nearest(met.row[other], met.col[other], similar[other], met.shape, config.neighbours))
+    if not blocks:
+        return sp.csr_array(np.zeros((0, 0), dtype=np.float32))
+    stacked: CSR = sp.vstack(blocks, format="csr")
+    return stacked
+
+
+def _nearest(rows: IntArray, columns: IntArray, values: Float64Array, shape: tuple[int, int], count: int) -> CSR:
+    """Return the ``count`` largest values of each row; of equal ones those further left, so that runs repeat."""
+    order = np.lexsort((columns, -values, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    first = np.searchsorted(rows, rows)
+    kept = np.arange(len(rows)) - first < count
+    entries = (values[kept].astype(np.float32), (rows[kept], columns[kept]))
+    return sp.coo_array(entries, shape=shape).tocsr()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASEConfig:
+    """The one setting of EASE."""
+
+    regularisation: float = 300.0
+    """λ: the larger, the less a pair of items that met by chance counts."""
+
+    def __post_init__(self) -> None:
+        require_positive(regularisation=self.regularisation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASE(TargetMethod):
+    """Each item predicted from all the others by ridge regression with a zero diagonal (Steck, WWW 2019).
+
+    A user without ratings gets what is popular. There is nothing that validation could choose.
+    """
+
+    name: ClassVar[str] = "ease"
+    summary: ClassVar[str] = "linear item-item model in closed form"
+    space: ClassVar[SearchSpace] = {"regularisation": (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)}
+
+    config: EASEConfig = field(default_factory=EASEConfig)
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return solve_ease(self.name, Inputs.target_only(target), regularisation=self.config.regularisation), chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASESourceConfig(EASEConfig):
+    """EASE's setting, and how much the source counts."""
+
+    weight: float = 0.3
+    """What a source rating counts beside a target rating's 1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(weight=self.weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASESource(PlaintextMethod):
+    """NOT PRIVATE. EASE with the source's items as further columns: predictors, never recommended.
+
+    A user without target ratings is scored by its source row. There is nothing that validation could choose.
+    """
+
+    name: ClassVar[str] = "ease-source"
+    summary: ClassVar[str] = "EASE on target and source ratings together"
+    space: ClassVar[SearchSpace] = {
+        "regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0),
+        "weight": (0.1, 0.2, 0.3, 0.5, 1.0, 2.0),
+    }
+
+    config: EASESourceConfig = field(default_factory=EASESourceConfig)
+
+    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        config = self.config
+        inputs = Inputs.plaintext(pair)
+        return solve_ease(self.name, inputs, regularisation=config.regularisation, weight=config.weight), chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASEReleaseConfig(EASEConfig):
+    """EASE's setting, and how much the release counts."""
+
+    weight: float = 1.0
+    """Norm of an average release row; a target row's is the square root of its ratings."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(weight=self.weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASERelease(ReleaseMethod):
+    """EASE with the release's numbers as further columns: predictors, never recommended.
+
+    The zero diagonal on those columns plays no part, since none of them is predicted. A release that fails the evidence
+    test leaves EASE on the target alone. A user without target ratings is scored by its release row where that helps:
+    unless the rows of newcomers (:mod:`pricdr.models.gates`) beat popularity by more than a standard error, cold
+    users get what is popular.
+    """
+
+    name: ClassVar[str] = "ease-release"
+    summary: ClassVar[str] = "EASE on target ratings and release rows together"
+    space: ClassVar[SearchSpace] = {
+        "regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0),
+        "weight": (0.1, 0.3, 1.0, 3.0, 10.0),
+    }
+
+    config: EASEReleaseConfig = field(default_factory=EASEReleaseConfig)
+
+    def _train(
+        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        config = self.config
+        inputs = Inputs.of(target, release)
+        chosen = with_evidence(inputs, validation, chosen)
+        if is_refused(validation, chosen):
+            # Not a weight of 0: the release's columns would still be inverted.
+            unused = replace(inputs, source=None, present=np.zeros_like(inputs.present))
+            model = solve_ease(self.name, unused, regularisation=config.regularisation)
+            return model, replace(chosen, trust=UNTRUSTED)
+        model = self._solved(inputs)
+        trust = chosen.trust
+        if trust is None or not trust_is_settled(validation, chosen):
+            newcomers = select_newcomers(inputs, validation, seed=0)
+            # Stand-ins are cold in a solution of their own: in the model itself their rows were fitted to them.
+            unseen = self._solved(newcomers.hidden_from(inputs)) if newcomers.stand_ins.any() else model
+            trust = Trust(1.0, 1.0 if _rows_help(unseen, newcomers.held_out) else 0.0)
+        return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
+
+    def _solved(self, inputs: Inputs) -> FittedModel:
+        config = self.config
+        return solve_ease(self.name, inputs, regularisation=config.regularisation, weight=config.weight)
+
+
+def _rows_help(model: FittedModel, cold: HeldOut) -> bool:
+    """Return whether the release beats popularity for these cold users."""
+    by_release, by_popularity = (
+        per_user(sampled_ranks(scored.score_candidates, cold))["NDCG@10"]
+        for scored in (model, _popular_for_cold_users(model))
+    )
+    return shows_gain(by_release, by_popularity)
+
+
+def _popular_for_cold_users(model: FittedModel) -> FittedModel:
+    """Return the model with what is popular for every user without target ratings."""
+    warm = np.diff(model.seen.indptr) > 0
+    return replace(model, user_vectors=_rows_or_zeros(model.user_vectors, warm), in_release=model.in_release & warm)
+
+
+def _rows_or_zeros(vectors: Vectors, keep: BoolArray) -> Vectors:
+    """Return the rows to keep as they are, and zeros for the others."""
+    kept = keep.astype(np.float32)
+    return (
+        sp.csr_array(sp.diags_array(kept) @ vectors) if isinstance(vectors, sp.csr_array) else vectors * kept[:, None]
+    )
+
+
+REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
+SCALES: Final = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5)
+"""What validation chooses from."""
+Choice: TypeAlias = tuple[float, float]
+"""A regularisation and a scale."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeReleaseConfig:
+    """What holds where there is no validation to choose by."""
+
+    regularisation: float = 100.0
+    """λ, beside release rows of length 1."""
+    scale: float = 0.4
+    """Standard deviation, over users and items, of what the release adds to the log-odds of popularity."""
+
+    def __post_init__(self) -> None:
+        require_positive(regularisation=self.regularisation, scale=self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeRelease(ReleaseMethod):
+    """Score items by popularity plus a linear function of the user's release row.
+
+    The weights are the ridge regression of the target's centred ratings, each item divided by √popularity, on the
+    release rows of users who have both. A user's own history is not used: warm users are scored by their row like cold
+    ones. It is a yardstick for what a release holds rather than a recommender for warm users.
+
+    What is left is popularity where the release fails the evidence test, or where the best choice does not beat
+    popularity for newcomers (:mod:`pricdr.models.gates`) by more than a standard error.
+    """
+
+    name: ClassVar[str] = "ridge-release"
+    summary: ClassVar[str] = "linear decoder of release rows in closed form"
+
+    config: RidgeReleaseConfig = field(default_factory=RidgeReleaseConfig)
+
+    def _train(
+        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        dim, n_items = release.matrix.shape[1], len(target.items)
+        # The normal equations, λI and what solving copies; the products with items, and the weights.
+        require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
+        inputs = Inputs.of(target, release)
+        popular = _log_odds_alone(inputs)
+        chosen = with_evidence(inputs, validation, chosen)
+        unused = Chosen(trust=UNTRUSTED, evidence=chosen.evidence, not_chosen=chosen.not_chosen)
+        if is_refused(validation, chosen):
+            return popular, unused
+        regularisation = chosen.settings.get("regularisation", self.config.regularisation)
+        scale = chosen.settings.get("scale", self.config.scale)
+        if not trust_is_settled(validation, chosen):
+            choices = [(regularisation, scale)] if validation is None else list(product(REGULARISATIONS, SCALES))
+            best = _best(choices, inputs, popular, select_newcomers(inputs, validation, seed=0))
+            if best is None:
+                return popular, unused
+            regularisation, scale = best
+            if validation is not None:
+                settings = {"regularisation": regularisation, "scale": scale}
+                chosen = Chosen(settings=settings, evidence=chosen.evidence)
+        return _Decoder(inputs, popular).model(regularisation, scale), replace(chosen, trust=TRUSTED)
+
+
+def _best(choices: Sequence[Choice], inputs: Inputs, popular: FittedModel, newcomers: Newcomers) -> Choice | None:
+    """Return the λ and the scale with the best NDCG@10 for newcomers; None where none of them beats popularity."""
+    if not len(newcomers.held_out):
+        return None
+    decoder = _Decoder(newcomers.hidden_from(inputs), popular)
+    by_choice = {choice: _ndcg(decoder.model(*choice), newcomers.held_out) for choice in choices}
+    best = max(by_choice, key=lambda choice: float(by_choice[choice].mean()))
+    return best if shows_gain(by_choice[best], _ndcg(popular, newcomers.held_out)) else None
+
+
+class _Decoder:
+    """The normal equations, to be solved for any λ."""
+
+    def __init__(self, inputs: Inputs, popular: FittedModel) -> None:
+        self.inputs, self.popular = inputs, popular
+        source: Any = inputs.source
+        known = inputs.present & (np.diff(inputs.ratings.indptr) > 0)
+        rows = unit_rows(source)
+        # Around those it is fitted to: the item bias holds what they have in common.
+        rows -= rows[known].mean(axis=0)
+        self.rows = rows * inputs.present[:, None]
+        fitted = self.rows[known].astype(np.float64)
+        ratings = ones(inputs.ratings[known])
+        # Rows are centred, so centring the ratings would change nothing: Σ_u x_u (y_u − ȳ) = Σ_u x_u y_u.
+        self.products = (ratings.T @ fitted) / np.sqrt(_counts(ratings) + 1)[:, None]
+        self.gram = fitted.T @ fitted
+        self.users = len(fitted)
+
+    def model(self, regularisation: float, scale: float) -> FittedModel:
+        """Return the model for one λ and one scale of what the release adds."""
+        weights = np.linalg.solve(self.gram + regularisation * np.eye(len(self.gram)), self.products.T)
+        # The mean square of all users' predictions, without making them: tr(XᵀX · WWᵀ) / (users · items).
+        spread = np.sqrt((self.gram * (weights @ weights.T)).sum() / (self.users * weights.shape[1]))
+        return FittedModel(
+            method=self.popular.method,
+            users=self.inputs.users,
+            items=self.inputs.items,
+            user_vectors=self.rows,
+            item_vectors=np.ascontiguousarray(weights.T * (scale / max(spread, 1e-12)), dtype=np.float32),
+            item_bias=self.popular.item_bias,
+            seen=self.inputs.ratings,
+            in_release=self.inputs.present,
+            uses_history=False,
+        )
+
+
+def _log_odds_alone(inputs: Inputs) -> FittedModel:
+    """Return the model that uses nothing of the release."""
+    users = int((np.diff(inputs.ratings.indptr) > 0).sum())
+    bias = log_odds(torch.as_tensor(_counts(inputs.ratings), dtype=torch.float32), users)
+    return FittedModel(
+        method="ridge-release",
+        users=inputs.users,
+        items=inputs.items,
+        user_vectors=np.zeros((len(inputs.users), 0), dtype=np.float32),
+        item_vectors=np.zeros((len(inputs.items), 0), dtype=np.float32),
+        item_bias=bias.numpy(),
+        seen=inputs.ratings,
+        in_release=np.zeros(len(inputs.users), dtype=bool),
+        uses_history=False,
+    )
+
+
+def _counts(ratings: CSR) -> npt.NDArray[np.int64]:
+    return np.bincount(ratings.indices, minlength=ratings.shape[1])
+
+
+def _ndcg(model: FittedModel, held_out: HeldOut) -> Float64Array:
+    return per_user(sampled_ranks(model.score_candidates, held_out))["NDCG@10"]

@@ -1,0 +1,131 @@
+"""What trained methods share: towers over sparse and dense rows, examples, and one network made into a model."""
+
+import math
+from functools import cached_property
+from typing import Final, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.models.fitted import Chosen, FittedModel
+from pricdr.training.loop import TrainableNetwork, TrainingOptions, train_network
+from pricdr.training.rows import Bags, Negatives, SparseRows
+from pricdr.training.run_log import RunLog
+
+_CHANCES = 2**16
+"""Chances are rounded to so many parts when units are left out on a processor."""
+
+
+class Dropout(nn.Module):
+    """Leave out a share of the units in training, as ``nn.Dropout`` does, at a third of its time on a processor.
+
+    torch draws a whole random number for each unit there, one unit at a time, which took longer than all the matrix
+    products of a step. One draw of 64 bits is enough for four units.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, units: Tensor) -> Tensor:
+        """Return the units with a share of them zero, and the rest scaled so that expected sums stay the same."""
+        left_out = round(self.share * _CHANCES)
+        if not self.training or left_out == 0:
+            return units
+        if units.device.type != "cpu":
+            return dropout(units, self.share)
+        kept = _draws(units.shape) >= left_out - _CHANCES // 2
+        return units * (kept * (_CHANCES / (_CHANCES - left_out)))
+
+
+def _draws(shape: torch.Size) -> Tensor:
+    """Return random 16-bit numbers, four from each draw."""
+    count = shape.numel()
+    return torch.randint(-(2**63), 2**63 - 1, (-(-count // 4),)).view(torch.int16)[:count].view(shape)
+
+
+class SparseTower(nn.Module):
+    """n → hidden → width over sparse rows: the first layer is a weighted sum of rows of its weights."""
+
+    def __init__(self, n: int, hidden: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.empty(n, hidden).uniform_(-1, 1) / math.sqrt(n))
+        self.rest = nn.Sequential(nn.ReLU(), Dropout(dropout), nn.Linear(hidden, width))
+
+    def forward(self, rows: Bags) -> Tensor:
+        """Return one vector per row."""
+        # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
+        vectors: Tensor = self.rest(rows.times(self.first))
+        return vectors
+
+
+def dense_tower(n: int, hidden: int, width: int, dropout: float) -> nn.Sequential:
+    """Return n → hidden → width over dense rows."""
+    return nn.Sequential(nn.Linear(n, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, width))
+
+
+def log_odds(counts: Tensor, users: int) -> Tensor:
+    """Return the log-odds of each item being rated, from how many users did: the score where a user is unknown."""
+    # Half a rating more: an item that nobody rated has finite log-odds.
+    share = (counts + 0.5) / (users + 1)
+    return torch.log(share / (1 - share))
+
+
+MASKED: Final = -1e9
+"""A user part that switches off every unit of a network over pairs (a ReLU follows): what is left is the item bias."""
+
+
+class RatingExamples:
+    """One domain's ratings, one by one, on the device."""
+
+    def __init__(self, ratings: Ratings, device: torch.device) -> None:
+        counts = np.diff(ratings.matrix.indptr)
+        self.user_of = torch.as_tensor(np.repeat(np.arange(len(counts)), counts), device=device)
+        self.item_of = torch.as_tensor(ratings.matrix.indices.astype(np.int64), device=device)
+        self.numbers = torch.arange(len(ratings), device=device)
+        self.negatives = Negatives(ratings.matrix, device)
+        self._warm = torch.as_tensor(counts > 0, device=device)
+
+    def with_mean_for_cold(self, vectors: Tensor) -> Tensor:
+        """Return the vectors of all users; those of users without ratings were never trained and become the mean."""
+        return torch.where(self._warm[:, None], vectors, vectors[self._warm].mean(dim=0))
+
+
+class DomainExamples:
+    """One domain's ratings by user, on the device."""
+
+    def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
+        self._ratings, self._device = ratings, device
+        self.rows = SparseRows(ratings.matrix, device)
+        self.negatives = Negatives(ratings.matrix, device)
+        counts = torch.bincount(self.rows.all().columns, minlength=len(ratings.items))
+        # The log-odds of an example being a rating and not a draw, where only its item is known.
+        self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
+
+    @cached_property
+    def columns(self) -> Bags:
+        """Who rated each item."""
+        return SparseRows(self._ratings.matrix.T.tocsr(), self._device).all()
+
+
+class TrainingRun(TrainableNetwork, Protocol):
+    """The only network of a method, which ``train_run`` trains and turns into a model."""
+
+    def fitted_model(self) -> FittedModel:
+        """Return the model of the network in its current state."""
+        ...
+
+
+def train_run(
+    run: TrainingRun, options: TrainingOptions, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+) -> tuple[FittedModel, Chosen]:
+    """Train a run and return its model, and the epoch that validation chose if there was validation."""
+    epochs = chosen.epochs.get(log.network)
+    best_epoch = train_network(run, options, validation=validation, epochs=epochs, log=log)
+    if validation is not None:
+        chosen = Chosen(epochs={log.network: best_epoch})
+    return run.fitted_model(), chosen

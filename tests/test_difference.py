@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pricdr import Bounds, Guarantee, Ratings, publish, verify
 from pricdr.release.certificate import Certificate
-from pricdr.release.difference import COVERED, GROUPS, NO_LIMIT, difference
+from pricdr.release.inspection import COVERED, GROUPS, NO_LIMIT, difference
 from pricdr.strategies import JLT, SJLT
 
 USERS = ["a", "b", "c", "d"]

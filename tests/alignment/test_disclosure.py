@@ -12,8 +12,7 @@ from pricdr.alignment.messages import AlignmentRecord, WhoLearns, read_alignment
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release.certificate import Certificate, seal
-from pricdr.release.difference import difference
-from pricdr.release.inspection import Inspection
+from pricdr.release.inspection import Inspection, difference
 from pricdr.release.page import render_inspection
 from pricdr.release.readme import readme
 from pricdr.strategies import JLT

@@ -15,7 +15,7 @@ from pricdr.errors import InputError, ParameterError, VerificationError
 
 if TYPE_CHECKING:
     from pricdr.release import Release
-    from pricdr.release.difference import Change, Difference
+    from pricdr.release.inspection import Change, Difference
 
 _MOST_LINES = 10
 """Changes within one field, such as the steps, that are shown one by one."""
@@ -76,7 +76,7 @@ def _say_wrapped(lines: Iterable[str]) -> None:
 
 
 def _compare(before: Path, after: Path, public_key: Path | None, json_output: JsonOutput | None) -> int:
-    from pricdr.release.difference import difference
+    from pricdr.release.inspection import difference
 
     found = difference(_verified(before, public_key), _verified(after, public_key))
     _say_difference(found, before, after)
@@ -96,7 +96,7 @@ def _verified(folder: Path, public_key: Path | None) -> "Release":
 
 
 def _say_difference(found: "Difference", before: Path, after: Path) -> None:
-    from pricdr.release.difference import GROUPS
+    from pricdr.release.inspection import GROUPS
 
     if found.same:
         say(f"no difference: {before} and {after} are the same release, byte for byte")

@@ -1,12 +1,14 @@
-"""``Inspection``: everything that can be told about a verified release, for the screen, for programs and for a page.
+"""Verified releases for people and programs: everything that can be told about one, and what differs between two.
 
-The sections of the certificate come from ``statement``. What is added here a certificate cannot say of itself: who
-signed it and whether the reader knows that key, the hashes of the files, how much of the published numbers is noise,
-and the whole curve of false alarms against detections.
+The sections of a certificate come from ``readme``. What is added here a certificate cannot say of itself: who signed it
+and whether the reader knows that key, the hashes of the files, how much of the published numbers is noise, and the
+whole curve of false alarms against detections. Of two releases the first thing said is who is promised more, and by how
+much; then every field, user and row that changed.
 """
 
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -14,16 +16,49 @@ import numpy as np
 
 from pricdr import __version__
 from pricdr.privacy.accounting import TradeOff
+from pricdr.privacy.registry import BY_NAME
 from pricdr.release.certificate import Certificate, today
-from pricdr.release.folder import CERTIFICATE, Release
+from pricdr.release.folder import CERTIFICATE, MATRIX, Release
 from pricdr.release.readme import Section, statement
 from pricdr.signing import fingerprint, public_from_text
 
-LAYOUT_VERSION: Final = 1
-"""Of :meth:`Inspection.to_dict`. Keys may be added; one that is removed or changes its meaning takes a new version."""
+INSPECTION_LAYOUT: Final = 1
+"""Version of :meth:`Inspection.to_dict`. Keys may be added; one that is removed or means something else needs a new
+one."""
+DIFFERENCE_LAYOUT: Final = 2
+"""The same of :meth:`Difference.to_dict`."""
 FALSE_ALARMS: Final = (0.01, 0.05, 0.1, 0.25, 0.5)
 """Where the curve is written out in figures."""
 _ROWS_AT_ONCE: Final = 1 << 14
+
+NO_LIMIT: Final = "without limit"
+"""In place of a figure: no promise bounds it, or none that can be certified."""
+COVERED: Final = "covered by the unit itself"
+"""In place of what all ratings of a user cost: the promise is about all of them, however many."""
+_LIMITS: Final = frozenset({"epsilon", "mu", "removed_at_worst", "replaced_at_worst"})
+"""Figures that a certificate leaves out where they have no limit."""
+_COMPARED_AT: Final = 0.05
+"""False alarms of the test that the sentences on two releases speak of."""
+_RATINGS: Final = 20
+"""Of the user whose whole profile they speak of."""
+_MANY: Final = 1 << 30
+_SENTENCES: Final = ("not_protected", "warnings")
+"""Fields that are lists of sentences, which may begin anywhere in the list."""
+GROUPS: Final = {
+    "promise": (
+        *("private", "epsilon", "nominal_epsilon", "delta", "unit", "neighbours", "epsilon_at_delta", "whole_user"),
+        *_SENTENCES,
+    ),
+    "mechanism": (
+        *("strategy", "dim", "calibration", "bounds", "sigma", "sensitivity", "mu", "grid", "noise"),
+        *("steps", "guide"),
+    ),
+    "users and items": ("users", "items", "input"),
+    "budget": ("ledger",),
+    "origin": ("issuer", "issued", "signed_by", "software", "schema_version"),
+    "files": ("files",),
+}
+"""Every field of a certificate, in the order in which somebody who compares asks for them."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +71,11 @@ class Signer:
     """SHA-256 of the key in DER (SubjectPublicKeyInfo), hexadecimal: what OpenSSL computes from the PEM file."""
     given: bool
     """Whether the reader asked for this very key."""
+
+    @property
+    def known_by(self) -> str:
+        """Whose key it is, as far as the reader can know."""
+        return "the public key that was given" if self.given else "a key that nobody vouched for here"
 
 
 @dataclass(frozen=True)
@@ -52,6 +92,25 @@ class NoiseAndSignal:
     """Of their noise alone, as certified."""
     error: float
     """The standard error of a mean square of noise alone, relative to it."""
+
+    @classmethod
+    def of(cls, release: Release) -> "NoiseAndSignal":
+        """Compare the published numbers with their noise: both are public, so this costs nobody anything."""
+        c, total = release.certificate, 0.0
+        for start in range(0, len(release.matrix), _ROWS_AT_ONCE):
+            rows = release.matrix[start : start + _ROWS_AT_ONCE].astype(np.float64)
+            total += float(np.vdot(rows, rows))
+        row_noise = noise_length(c) ** 2
+        fourth = math.fsum(step.numbers * step.sigma**4 for step in c.steps if step.published)
+        return cls(
+            sigma=c.sigma,
+            sensitivity=c.sensitivity,
+            noise_length=noise_length(c),
+            mean_square=total / release.matrix.size,
+            noise_mean_square=row_noise / c.dim,
+            # The square of a centred normal has variance 2σ⁴.
+            error=math.sqrt(2 * fourth / len(release.users)) / row_noise if row_noise else 0.0,
+        )
 
     @property
     def noise_share(self) -> float:
@@ -76,13 +135,13 @@ class Inspection:
     def of(cls, release: Release, *, key_given: bool) -> "Inspection":
         """Return what can be told about a verified release; ``key_given``: it was verified against a public key."""
         assert release.verified, "a report on a release that was not checked would vouch for it"
-        c = release.certificate
+        c, key = release.certificate, release.certificate.signed_by
         return cls(
             certificate=c,
             inspected=today(),
-            signer=_signer(c, key_given),
+            signer=None if key is None else Signer(key, fingerprint(public_from_text(key)), key_given),
             hashes={CERTIFICATE: hashlib.sha256(c.to_bytes()).hexdigest(), **c.files},
-            noise=_noise_and_signal(release),
+            noise=NoiseAndSignal.of(release),
             trade_off=trade_off_of(c),
         )
 
@@ -90,9 +149,9 @@ class Inspection:
         """Return all of it in words: what README.md says, and what it cannot say."""
         return [
             *statement(self.certificate),
-            Section("False alarms and detections", tuple(self._trade_off_lines())),
-            Section("Noise and signal", tuple(self._noise_lines())),
-            Section("Signature", tuple(self._signature_lines())),
+            Section("False alarms and detections", self._trade_off_lines()),
+            Section("Noise and signal", self._noise_lines()),
+            Section("Signature", self._signature_lines()),
             Section("Files, by SHA-256", tuple(f"{name}: {value}" for name, value in self.hashes.items())),
         ]
 
@@ -100,7 +159,7 @@ class Inspection:
         """Return all of it for programs; ``docs/privacy-officer.md`` documents the layout."""
         c = self.certificate
         return {
-            "layout_version": LAYOUT_VERSION,
+            "layout_version": INSPECTION_LAYOUT,
             "software": f"pricdr {__version__}",
             "inspected": self.inspected,
             "verified": True,
@@ -115,44 +174,42 @@ class Inspection:
             "certificate": c.model_dump(mode="json"),
         }
 
-    def _trade_off_lines(self) -> list[str]:
+    def _trade_off_lines(self) -> tuple[str, ...]:
         if self.trade_off is None:
-            return ["No curve: without noise that stays secret, nothing is kept from anybody."]
+            return ("No curve: without noise that stays secret, nothing is kept from anybody.",)
         rates = "; ".join(
             f"{percent_up(alpha)} false alarms, {percent_up(self.trade_off.detections(alpha))} detections"
             for alpha in FALSE_ALARMS
         )
-        return [
+        return (
             f"The best test that anybody can make of one {self.certificate.unit}, at most: {rates}.",
             f"This limit is exact for the noise that was added: the curve of a Gaussian mechanism at mu "
             f"{self.trade_off.mu:.6g}. It allows less than epsilon and delta alone would.",
-        ]
+        )
 
-    def _noise_lines(self) -> list[str]:
+    def _noise_lines(self) -> tuple[str, ...]:
         noise = self.noise
         if not noise.sigma:
-            return ["There is no noise."]
+            return ("There is no noise.",)
         seen = noise.mean_square / noise.noise_mean_square - 1
         share = (
             "nothing in their size tells them from noise alone"
             if seen < 3 * noise.error
             else f"noise is {min(1.0, noise.noise_share):.1%} of their mean square"
         )
-        return [
+        return (
             f"One {self.certificate.unit} moves what is published by at most {noise.sensitivity:.4g}, measured in the "
             f"last step; the noise in one user's row has a typical length of {noise.noise_length:.4g}.",
             f"Over all published numbers, {share}.",
-        ]
+        )
 
-    def _signature_lines(self) -> list[str]:
-        signer = self.signer
-        if signer is None:
-            return ["Not signed: anybody can have made this release."]
-        whose = "the public key that was given" if signer.given else "a key that nobody vouched for here"
-        return [
-            f"Signed (Ed25519) by {whose}.",
-            f"Its fingerprint, the SHA-256 of the key in DER: {signer.fingerprint}.",
-        ]
+    def _signature_lines(self) -> tuple[str, ...]:
+        if self.signer is None:
+            return ("Not signed: anybody can have made this release.",)
+        return (
+            f"Signed (Ed25519) by {self.signer.known_by}.",
+            f"Its fingerprint, the SHA-256 of the key in DER: {self.signer.fingerprint}.",
+        )
 
 
 def percent_up(rate: float) -> str:
@@ -171,54 +228,171 @@ def trade_off_of(c: Certificate) -> TradeOff | None:
     return TradeOff(c.mu, c.epsilon, c.delta)
 
 
-def _signer(c: Certificate, key_given: bool) -> Signer | None:
-    if c.signed_by is None:
-        return None
-    return Signer(c.signed_by, fingerprint(public_from_text(c.signed_by)), key_given)
-
-
 def noise_length(c: Certificate) -> float:
     """Return the typical length of the noise in one user's row."""
-    return math.sqrt(math.fsum(width * sigma * sigma for width, sigma in _published(c)))
-
-
-def _published(c: Certificate) -> list[tuple[int, float]]:
-    """Return how many numbers of a row each published step made, and the σ of their noise."""
-    return [(step.numbers, step.sigma) for step in c.steps if step.published]
-
-
-def _noise_and_signal(release: Release) -> NoiseAndSignal:
-    """Compare the published numbers with their noise: both are public, so this costs nobody anything."""
-    c = release.certificate
-    published = _published(c)
-    row_noise = noise_length(c) ** 2
-    total = 0.0
-    for start in range(0, len(release.matrix), _ROWS_AT_ONCE):
-        rows = release.matrix[start : start + _ROWS_AT_ONCE].astype(np.float64)
-        total += float(np.vdot(rows, rows))
-    fourth = math.fsum(width * sigma**4 for width, sigma in published)
-    return NoiseAndSignal(
-        sigma=c.sigma,
-        sensitivity=c.sensitivity,
-        noise_length=noise_length(c),
-        mean_square=total / release.matrix.size,
-        noise_mean_square=row_noise / c.dim,
-        # The square of a centred normal has variance 2σ⁴.
-        error=math.sqrt(2 * fourth / len(release.users)) / row_noise if row_noise else 0.0,
-    )
+    return math.sqrt(math.fsum(step.numbers * step.sigma * step.sigma for step in c.steps if step.published))
 
 
 def _trade_off_content(curve: TradeOff) -> dict[str, Any]:
-    return {
-        "law": "gaussian",
-        **asdict(curve),
-        "points": [
-            {
-                "false_alarms": alpha,
-                "detections": curve.detections(alpha),
-                "detections_by_epsilon_delta": curve.detections_by_guarantee(alpha),
-            }
-            for alpha in FALSE_ALARMS
-        ],
-        "curve": [list(point) for point in curve.curve()],
-    }
+    points = [
+        {
+            "false_alarms": alpha,
+            "detections": curve.detections(alpha),
+            "detections_by_epsilon_delta": curve.detections_by_guarantee(alpha),
+        }
+        for alpha in FALSE_ALARMS
+    ]
+    return {"law": "gaussian", **asdict(curve), "points": points, "curve": [list(point) for point in curve.curve()]}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure, a sentence or a name that is not the same in two certificates."""
+
+    group: str
+    field: str
+    """Its path in the certificate, as in ``steps.0.sigma``, or ``whole_user.20.removed_at_worst`` for 20 ratings."""
+    before: Any
+    after: Any
+    """What the certificate says, :data:`NO_LIMIT` or :data:`COVERED`; None where it says nothing of this."""
+
+
+@dataclass(frozen=True)
+class UserChange:
+    """How the listed users differ."""
+
+    kept: int
+    added: int
+    removed: int
+    reordered: bool
+    """Whether those in both are listed in another order."""
+
+    @classmethod
+    def between(cls, before: Release, after: Release) -> "UserChange":
+        """Compare two lists."""
+        old, new = set(before.users), set(after.users)
+        reordered = [user for user in before.users if user in new] != [user for user in after.users if user in old]
+        return cls(kept=len(old & new), added=len(new - old), removed=len(old - new), reordered=reordered)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What changed from one release to another; empty where both are the same."""
+
+    same: bool
+    """Whether their certificates are equal, byte for byte, and with them every hash of their files."""
+    same_matrix: bool
+    """Whether their ``release.safetensors`` are."""
+    sentences: tuple[str, str, str]
+    """Which one promises more and to whom, and by how much: for one rating, and for all ratings of one user."""
+    users: UserChange
+    changes: tuple[Change, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it for programs; ``docs/privacy-officer.md`` documents the layout."""
+        return {"layout_version": DIFFERENCE_LAYOUT, **asdict(self), "sentences": list(self.sentences)}
+
+
+def difference(before: Release, after: Release) -> Difference:
+    """Return what changed from ``before`` to ``after``; both must have been verified."""
+    assert before.verified and after.verified, "fields of an unverified certificate mean nothing"  # noqa: PT018
+    a, b = before.certificate, after.certificate
+    one = f"{_detected(a, 1)} with A, {_detected(b, 1)} with B"
+    whole = f"{_detected(a, _RATINGS)} with A, {_detected(b, _RATINGS)} with B"
+    return Difference(
+        same=a.to_bytes() == b.to_bytes(),
+        same_matrix=a.files[MATRIX] == b.files[MATRIX],
+        sentences=(
+            _verdict(a, b),
+            f"One rating: a test with {percent_up(_COMPARED_AT)} false alarms detects it in at most {one}.",
+            f"All {_RATINGS} ratings of one user, taken out together: in at most {whole}.",
+        ),
+        users=UserChange.between(before, after),
+        changes=tuple(_changes(a, b)),
+    )
+
+
+def _verdict(a: Certificate, b: Certificate) -> str:
+    losses = [(_loss(a, ratings), _loss(b, ratings)) for ratings in (1, _MANY)]
+    if all(_alike(*pair) for pair in losses):
+        return "A and B promise the same." if losses[0][0] < math.inf else "Neither A nor B promises anything."
+    if all(left >= right for left, right in losses):
+        return "B promises more than A, to everybody."
+    if all(left <= right for left, right in losses):
+        return "A promises more than B, to everybody."
+    # One protects a rating better, and the other, whose unit is the user, protects users with many of them.
+    (rating, _), (user, name) = sorted([(a, "A"), (b, "B")], key=lambda pair: pair[0].unit)
+    other = "B" if name == "A" else "A"
+    enough = math.ceil(_loss(user, 1) / _loss(rating, 1))
+    return f"{name} promises more than {other} to users with at least {enough:,} ratings, and less to those with fewer."
+
+
+def _loss(c: Certificate, ratings: float) -> float:
+    """Return μ of a change of so many ratings of one user, at worst."""
+    if c.mu is None or not c.promises:
+        return math.inf
+    return c.mu if c.unit == "user" else c.mu * ratings
+
+
+def _detected(c: Certificate, ratings: int) -> str:
+    """Return how often a change of so many ratings is detected, and the ε behind it."""
+    mu = _loss(c, ratings)
+    if mu == math.inf:
+        return f"100 % of cases ({NO_LIMIT})"
+    assert c.epsilon is not None, "where there is a mu there is an epsilon"
+    figures: dict[int, float | None] = {1: c.epsilon, **{one.ratings: one.removed_at_worst for one in c.whole_user}}
+    epsilon = c.epsilon if c.unit == "user" else figures[ratings]
+    figure = f"epsilon {NO_LIMIT}" if epsilon is None else f"epsilon {epsilon:.6g} at delta {c.delta:g}"
+    however = f"; {COVERED}, however many" if c.unit == "user" and ratings > 1 else ""
+    return f"{percent_up(TradeOff(mu, c.epsilon, c.delta).detections(_COMPARED_AT))} of cases ({figure}{however})"
+
+
+def _changes(before: Certificate, after: Certificate) -> Iterator[Change]:
+    left, right = _content(before), _content(after)
+    for group, names in GROUPS.items():
+        for name in names:
+            old, new = dict(_leaves(left[name], name)), dict(_leaves(right[name], name))
+            if name in _SENTENCES:  # one that goes must not make all after it look new
+                yield from (Change(group, name, text, None) for text in old.values() if text not in new.values())
+                yield from (Change(group, name, None, text) for text in new.values() if text not in old.values())
+                continue
+            for field in dict.fromkeys((*old, *new)):
+                was, now = _said(before, field, old), _said(after, field, new)
+                if not _alike(was, now):
+                    yield Change(group, field, was, now)
+
+
+def _content(c: Certificate) -> dict[str, Any]:
+    """Return a certificate's fields, with what a whole user costs by the number of its ratings."""
+    figures = {str(figure.ratings): figure.model_dump(exclude={"ratings"}) for figure in c.whole_user}
+    return {**c.model_dump(mode="json"), "whole_user": figures}
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever JSON can hold
+    """Yield every value that is neither a list nor an object, with its path."""
+    if isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(inner, f"{path}.{name}")
+    else:
+        yield path, value
+
+
+def _said(c: Certificate, field: str, leaves: dict[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Return what a certificate says in a field; where that is nothing, why."""
+    if leaves.get(field) is not None:
+        return leaves[field]
+    group, name = field.partition(".")[0], field.rpartition(".")[2]
+    if group == "whole_user" and field not in leaves:
+        return COVERED if c.unit == "user" and c.mu is not None else NO_LIMIT
+    if name == "removed_typically":  # of strategies whose rows do not cancel it is never stated
+        return NO_LIMIT if BY_NAME[c.strategy.name].rows_cancel else None
+    if name in _LIMITS and (field in leaves or group == "epsilon_at_delta"):
+        return NO_LIMIT
+    return None
+
+
+def _alike(old: Any, new: Any) -> bool:  # noqa: ANN401
+    """Return whether two values are equal, figures up to the last bits, which two computations of one may not share."""
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=1e-9)
+    return bool(old == new)

@@ -1,28 +1,10 @@
-"""One exception tree. Every message names the file or argument, the value and the rule.
-
-PriCDRError
-├── InputError            a file, column, row or value that cannot be used      exit 2
-│   ├── InputFileError    a file that cannot be used as a whole                 exit 2
-│   ├── LedgerError       a ledger that is damaged or was changed               exit 2
-│   ├── MemoryLimitError  an input that needs more memory than the limit        exit 2
-│   └── MissingDataError  a data set that is not in the folder of data sets     exit 2
-├── ParameterError        an argument outside its rule                          exit 2
-├── OutputError           an output that exists or cannot be written            exit 2
-│   └── DiskSpaceError    a disk that is too small to sort on                   exit 2
-├── MissingExtraError     a package that pip installs only when asked for       exit 2
-├── BusyError             another run that spends or writes the same            exit 75
-├── BudgetError           the ledger refuses the release                        exit 1
-├── TrainingError         a training that went wrong                            exit 1
-├── EngineError           Spark could not finish what it was asked              exit 2
-└── VerificationError     a release that is not what its certificate says,      exit 1
-                          or that contradicts its ledger; a user list that
-                          is not what an alignment agreed on
-"""
+"""One exception tree, and the rules of arguments. Every message names the file or argument, the value and the rule."""
 
 import math
 import re
+from collections.abc import Callable
 from numbers import Integral
-from typing import Final
+from typing import Any, ClassVar, Final, Protocol
 
 LARGEST_SEED: Final = 2**63 - 1
 LARGEST_SCALE: Final = 1e15
@@ -68,23 +50,23 @@ class PriCDRError(Exception):
     exit_code = 2
     spent = False
     """Whether a ledger had recorded the release by then: to publish again is to pay again."""
+    withheld: ClassVar[bool] = False
+    """Whether the message may quote ratings, or tell how many there are: logs then have ``logged`` in its place."""
+    logged: str | None = None
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message.replace("\r", "").replace("\n", " ")))
 
     @property
     def disclosed(self) -> str | None:
-        """What a log that others collect may say of it; None where the message may quote the ratings."""
-        return str(self)
+        """What a log that others collect may say of it; None where that is nothing."""
+        return self.logged if self.withheld else str(self)
 
 
 class InputError(PriCDRError, ValueError):
-    """A file, column, row or value that cannot be used."""
+    """A file, column, row or value that cannot be used; most messages name a row or a value."""
 
-    @property
-    def disclosed(self) -> str | None:
-        """Nothing: most messages name a row or a value."""
-        return None
+    withheld = True
 
 
 class InputFileError(InputError):
@@ -104,34 +86,25 @@ class InputFileError(InputError):
 
     def __init__(self, subject: str, fault: str, *, logged: str | None = None) -> None:
         super().__init__(f"{subject}: {fault}")
-        self._subject, self._logged = subject, fault if logged is None else logged
+        self._fault = fault if logged is None else logged
+        self.log_as(subject)
 
     def log_as(self, subject: str) -> None:
         """Let logs name another subject: the name of the file itself may be an id."""
-        self._subject = subject
-
-    @property
-    def disclosed(self) -> str | None:
-        """The subject and the fault, as far as they are for logs."""
-        return printable(f"{self._subject}: {self._logged}")
+        self.logged = printable(f"{subject}: {self._fault}")
 
 
 class LedgerError(InputError):
-    """A ledger that is damaged or was changed: it is not spent from."""
+    """A ledger that is damaged or was changed: it is not spent from. It holds no ratings."""
 
-    @property
-    def disclosed(self) -> str | None:
-        """All of it: a ledger holds no ratings."""
-        return str(self)
+    withheld = False
 
 
 class MemoryLimitError(InputError):
     """An input that needs more memory than the limit; the message says how much."""
 
-    @property
-    def disclosed(self) -> str | None:
-        """No sizes: they may follow from the number of ratings."""
-        return "more memory is needed than the limit allows: raise it with PRICDR_MEMORY, or use smaller inputs"
+    # No sizes: they may follow from the number of ratings.
+    logged = "more memory is needed than the limit allows: raise it with PRICDR_MEMORY, or use smaller inputs"
 
 
 class MissingDataError(InputError):
@@ -144,12 +117,8 @@ class MissingDataError(InputError):
 
     def __init__(self, *expected: str) -> None:
         super().__init__("data not present: point PRICDR_DATA at it")
-        self.expected = tuple(printable(one) for one in expected)
-
-    @property
-    def detail(self) -> str:
-        """Return the expected files on one line."""
-        return f"expected {' and '.join(self.expected)}"
+        self.expected = tuple(map(printable, expected))
+        self.detail = f"expected {' and '.join(self.expected)}"
 
 
 class ParameterError(PriCDRError, ValueError):
@@ -163,10 +132,8 @@ class OutputError(PriCDRError, OSError):
 class DiskSpaceError(OutputError):
     """A disk that is too small for what is to be sorted there; the message says how many ratings that is."""
 
-    @property
-    def disclosed(self) -> str | None:
-        """No sizes: they follow from the number of ratings."""
-        return "the disk has too little room: choose another one with --temp-dir"
+    withheld = True
+    logged = "the disk has too little room: choose another one with --temp-dir"
 
 
 class MissingExtraError(PriCDRError, ImportError):
@@ -201,17 +168,15 @@ class EngineError(PriCDRError):
 
     Args:
         message: what it was asked.
-        cause: what Spark says, which may quote a value (``The value 'alice' … cannot be cast``) or a path of one user.
+        cause: what Spark says, which may quote a value (``The value 'alice' … cannot be cast``) or a path of one user;
+            logs do without it.
     """
+
+    withheld = True
 
     def __init__(self, message: str, cause: str | None = None) -> None:
         super().__init__(message if cause is None else f"{message}: {cause}")
-        self._message = printable(message)
-
-    @property
-    def disclosed(self) -> str | None:
-        """The message without Spark's words."""
-        return self._message
+        self.logged = printable(message)
 
 
 class VerificationError(PriCDRError):
@@ -220,8 +185,16 @@ class VerificationError(PriCDRError):
     exit_code = 1
 
 
-def require_positive(**named: float) -> None:
-    """Refuse values that are not finite and above zero.
+class Rule(Protocol):
+    """Refuses arguments, given by their names, that are outside of a rule: :class:`ParameterError`."""
+
+    def __call__(self, **named: float) -> None:
+        """Check all of them."""
+        ...
+
+
+def _rule(holds: Callable[[Any], bool], rule: str) -> Rule:
+    """Return a check that refuses what it does not hold for.
 
     >>> require_positive(epsilon=4.0)
     >>> require_positive(epsilon=-1.0)
@@ -229,89 +202,35 @@ def require_positive(**named: float) -> None:
     ...
     pricdr.errors.ParameterError: epsilon must be a finite number above 0, got -1.0
     """
-    for name, value in named.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ParameterError(f"{name} must be a finite number above 0, got {value!r}")
+
+    def require(**named: float) -> None:
+        for name, value in named.items():
+            if not holds(value):
+                raise ParameterError(f"{name} must {rule}, got {value!r:.40}")
+
+    return require
 
 
-def require_probability(**named: float) -> None:
-    """Refuse values outside the open interval (0, 1).
-
-    >>> require_probability(delta=1.5)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: delta must lie strictly between 0 and 1, got 1.5
-    """
-    for name, value in named.items():
-        if not 0 < value < 1:
-            raise ParameterError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+def _whole(value: Any) -> bool:  # noqa: ANN401 - whatever a caller passes
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def require_count(**named: int) -> None:
-    """Refuse whole numbers below one.
-
-    >>> require_count(dim=0)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: dim must be a whole number of at least 1, got 0
-    """
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
-
-
-def require_share(**named: float) -> None:
-    """Refuse values outside [0, 1): a share that may be nothing, but not everything.
-
-    >>> require_share(dropout=1.0)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: dropout must lie in [0, 1), got 1.0
-    """
-    for name, value in named.items():
-        if not 0 <= value < 1:
-            raise ParameterError(f"{name} must lie in [0, 1), got {value!r}")
-
-
-def require_not_negative(**named: float) -> None:
-    """Refuse values that are not finite, or below zero.
-
-    >>> require_not_negative(weight_decay=-1.0)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: weight_decay must be zero or more, got -1.0
-    """
-    for name, value in named.items():
-        if not 0 <= value < math.inf:
-            raise ParameterError(f"{name} must be zero or more, got {value!r}")
-
-
-def require_at_most_scale(**named: float) -> None:
-    """Refuse values so large that figures which follow from them might overflow.
-
-    >>> require_at_most_scale(prior=1e16)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: prior must be at most 1e+15, got 1e+16
-    """
-    for name, value in named.items():
-        if value > LARGEST_SCALE:
-            raise ParameterError(f"{name} must be at most {LARGEST_SCALE:g}, got {value!r}")
+require_positive: Final = _rule(lambda value: math.isfinite(value) and value > 0, "be a finite number above 0")
+require_probability: Final = _rule(lambda value: 0 < value < 1, "lie strictly between 0 and 1")
+require_share: Final = _rule(lambda value: 0 <= value < 1, "lie in [0, 1)")
+require_not_negative: Final = _rule(lambda value: 0 <= value < math.inf, "be zero or more")
+require_at_most_scale: Final = _rule(lambda value: not value > LARGEST_SCALE, f"be at most {LARGEST_SCALE:g}")
+_require_at_least_scale: Final = _rule(lambda value: value >= 1 / LARGEST_SCALE, f"be at least {1 / LARGEST_SCALE:g}")
+require_count: Final = _rule(lambda value: _whole(value) and value >= 1, "be a whole number of at least 1")
+require_seed: Final = _rule(
+    lambda value: _whole(value) and 0 <= value <= LARGEST_SEED, f"be a whole number from 0 to {LARGEST_SEED}"
+)
 
 
 def require_scale(**named: float) -> None:
-    """Refuse values that are not positive, or that lie outside 1e-15 to 1e15.
-
-    >>> require_scale(clip=1e-16)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: clip must be at least 1e-15, got 1e-16
-    """
-    require_positive(**named)
-    require_at_most_scale(**named)
-    for name, value in named.items():
-        if value < 1 / LARGEST_SCALE:
-            raise ParameterError(f"{name} must be at least {1 / LARGEST_SCALE:g}, got {value!r}")
+    """Refuse values that are not positive, or so large or small that figures which follow might not be finite."""
+    for rule in (require_positive, require_at_most_scale, _require_at_least_scale):
+        rule(**named)
 
 
 def require_file_name(**named: str) -> None:
@@ -327,16 +246,3 @@ def require_file_name(**named: str) -> None:
         if not re.fullmatch(FILE_NAME, value):
             rule = "1 to 100 letters, digits, _, - or . (not first)"
             raise ParameterError(f"{name} becomes a file name: {rule}, got {value[:200]!r}")
-
-
-def require_seed(**named: int) -> None:
-    """Refuse anything but whole numbers from 0 to 2^63 - 1.
-
-    >>> require_seed(seed=-1)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: seed must be a whole number from 0 to 9223372036854775807, got -1
-    """
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= value <= LARGEST_SEED:
-            raise ParameterError(f"{name} must be a whole number from 0 to {LARGEST_SEED}, got {value!r:.40}")

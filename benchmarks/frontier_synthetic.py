@@ -47,12 +47,11 @@ from pricdr.experiments.synthetic_results import (
     read_synthetic,
 )
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.run import Entries, Run, without_ratings
-from pricdr.privacy.steps import Declared, calibrate, noiseless
-from pricdr.privacy.strategies import JLT, Features, Guided, Spectral, Strategy
+from pricdr.privacy.mechanism import Entries, Run, without_ratings
+from pricdr.privacy.steps import Bounds, Declared, calibrate, noiseless
 from pricdr.privacy.strategies.spectral import SHARES
 from pricdr.randomness import Simulation
+from pricdr.strategies import JLT, Features, Guided, Spectral, Strategy
 
 Matrix = npt.NDArray[np.float32]
 

@@ -21,12 +21,11 @@ import psutil
 import scipy.sparse as sp
 
 from pricdr import Guarantee, Ratings, Release, publish
-from pricdr._publish import rehearse
+from pricdr._publish import Request, dry_run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.errors import PublishWarning
-from pricdr.privacy.strategies import Guided, Spectral
-from pricdr.strategies import JLT, SJLT
+from pricdr.strategies import JLT, SJLT, Guided, Spectral
 from tests.attacks.algorithm_one import svd_form
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
@@ -152,7 +151,8 @@ def against_the_estimate() -> None:
     for users, items, count in ((20_000, 10_000, 200_000), (20_000, 40_000, 200_000), (100_000, 10_000, 1_000_000)):
         ratings = random_ratings(users, items, count)
         for strategy in (JLT(dim=200), SJLT(dim=200), Spectral(dim=8), Spectral(dim=32)):
-            foretold = rehearse(ratings, PROMISE, strategy=strategy, users=ratings.users).work.processor_seconds
+            request = Request(ratings, PROMISE, strategy=strategy, users=ratings.users)
+            foretold = dry_run(request).work.processor_seconds
             start = time.process_time()
             publish(ratings, PROMISE, strategy=strategy, users=ratings.users)
             taken = time.process_time() - start

@@ -12,7 +12,7 @@ import pytest
 from pricdr import Bounds, Guarantee, cli, publish, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import ParameterError, VerificationError
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 from pricdr.testing.strategies import (
     StrategyContract,

@@ -11,12 +11,11 @@ from hypothesis.extra import numpy as hnp
 from pricdr import Guarantee, Ratings, cli, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError
-from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.mechanism import on_grid
-from pricdr.privacy.steps import Declared, calibrate
-from pricdr.privacy.strategies import Features
+from pricdr.privacy.steps import Bounds, Declared, calibrate
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
+from pricdr.strategies import Features
 
 PROMISE = Guarantee(epsilon=1, delta=1e-6)
 USERS = tuple(f"u{at:02d}" for at in range(12))

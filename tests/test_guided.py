@@ -8,8 +8,7 @@ import pytest
 import pricdr
 from pricdr import Guarantee, Ratings, Release, publish
 from pricdr.errors import InputError, PriCDRError
-from pricdr.privacy.strategies import Guided, Spectral
-from pricdr.strategies import JLT
+from pricdr.strategies import JLT, Guided, Spectral
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 USERS = tuple(f"u{at:02d}" for at in range(20))

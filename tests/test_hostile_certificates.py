@@ -15,7 +15,7 @@ from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.accounting import MAX_REFINEMENT, Calibration, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio
-from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.steps import Bounds
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import MOST
 from pricdr.release.certificate import Certificate, seal

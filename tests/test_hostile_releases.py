@@ -19,10 +19,9 @@ from safetensors.numpy import load_file, save
 from pricdr import Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, VerificationError
 from pricdr.privacy.ledger import Ledger
-from pricdr.privacy.strategies import Spectral
 from pricdr.release.certificate import seal
 from pricdr.release.folder import MATRIX
-from pricdr.strategies import JLT
+from pricdr.strategies import JLT, Spectral
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 USERS = [f"u{at:03}" for at in range(50)]

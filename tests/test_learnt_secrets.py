@@ -11,11 +11,9 @@ import pytest
 
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
-from pricdr.privacy import run as run_module
-from pricdr.privacy import sums
-from pricdr.privacy.run import Entries, Secrets, erasing
-from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
-from pricdr.strategies import JLT, SJLT
+from pricdr.privacy import mechanism, sums
+from pricdr.privacy.mechanism import Entries, Secrets, erasing
+from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 USERS = tuple(f"u{at}" for at in range(30))
 OTHERS = tuple(f"x{at}" for at in range(12))
@@ -84,7 +82,7 @@ class Kept(list):
 @pytest.fixture
 def kept(monkeypatch):
     recorder = Kept()
-    monkeypatch.setattr(run_module.Secrets, "keep", recorder.keep)
+    monkeypatch.setattr(mechanism.Secrets, "keep", recorder.keep)
     return recorder
 
 
@@ -119,7 +117,7 @@ def _failing_at(monkeypatch, name):
             raise RuntimeError("disk full")
         return result
 
-    for module in ("rounds", "item_model"):
+    for module in ("rounds", "spectral"):
         monkeypatch.setattr(f"pricdr.privacy.strategies.{module}.noisy_sums", failing)
     return ran
 
@@ -132,7 +130,7 @@ def test_what_was_learnt_is_overwritten_whichever_step_fails(way, kept, monkeypa
     for name in tuple(steps):
         kept.clear()
         monkeypatch.undo()
-        monkeypatch.setattr(run_module.Secrets, "keep", kept.keep)
+        monkeypatch.setattr(mechanism.Secrets, "keep", kept.keep)
         ran = _failing_at(monkeypatch, name)
         with pytest.raises(RuntimeError, match="disk full"):
             _publish(way, "rating", _ratings())

@@ -10,8 +10,7 @@ from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
 from pricdr.data.reading.readers import read_ratings_file as read
-from pricdr.privacy.strategies import LearnFrom
-from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
+from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 USERS = tuple(f"u{at:02d}" for at in range(12))
 ITEMS = ("a", "b", "c", "d")

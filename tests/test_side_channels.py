@@ -14,8 +14,7 @@ import pricdr.randomness
 from pricdr import Guarantee, Ratings, publish
 from pricdr.cli import run
 from pricdr.errors import PriCDRError
-from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
-from pricdr.strategies import JLT, SJLT
+from pricdr.strategies import JLT, SJLT, Guided, LearnFrom, Spectral
 
 RARE_ITEM = "the-one-book-nobody-may-know-of"
 RARE_USER = "unlisted-user-7731"
@@ -117,7 +116,7 @@ def test_errors_name_values_of_the_files_but_never_keys(files, keys, capfd):
 @pytest.mark.parametrize(
     ("strategy", "inside"),
     [
-        (JLT(dim=16), "pricdr.privacy.strategies.fixed.release_rows"),
+        (JLT(dim=16), "pricdr.privacy.strategies.base.release_rows"),
         (Spectral(), "pricdr.privacy.strategies.rounds.noisy_sums"),
     ],
     ids=["jlt", "spectral"],
@@ -187,16 +186,16 @@ def _five_each(seed, value):
 @pytest.mark.parametrize("strategy", [JLT(dim=16), SJLT(dim=16)], ids=str)
 def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy):
     """What time is made of: item rows drawn, multiply-adds in the product, noise drawn."""
-    import pricdr.privacy.strategies.fixed as fixed
+    import pricdr.privacy.strategies.base as base
     from pricdr.privacy.noise import DiscreteGaussian
 
     counts = set()
     for seed, value in ((0, 1.0), (1, 5.0), (2, 3.0)):
         drawn, products = [], []
-        draw, run = DiscreteGaussian.draw, fixed.release_rows
+        draw, run = DiscreteGaussian.draw, base.release_rows
         monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
         monkeypatch.setattr(
-            fixed,
+            base,
             "release_rows",
             lambda e, r, p=products, f=run, **k: (p.append((e.matrix.nnz * r.shape[1], r.shape)), f(e, r, **k))[1],
         )
@@ -243,8 +242,8 @@ def _guided():
 )
 def test_the_amount_of_work_of_learning_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy, listed, sums):
     """Multiply-adds of every sum and the noise of every step: the same for other items, and for other values."""
-    import pricdr.privacy.strategies.item_model as item_model
     import pricdr.privacy.strategies.rounds as rounds
+    import pricdr.privacy.strategies.spectral as spectral
     from pricdr.privacy.noise import DiscreteGaussian
 
     strategy = strategy() if callable(strategy) else strategy
@@ -253,7 +252,7 @@ def test_the_amount_of_work_of_learning_depends_on_how_many_ratings_not_on_which
         drawn, products = [], []
         draw = DiscreteGaussian.draw
         monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
-        for module in (rounds, item_model):
+        for module in (rounds, spectral):
             for name in ("directions", "noisy_sums"):
                 monkeypatch.setattr(module, name, _counted(getattr(module, name), products))
         publish(_five_each(seed, value), PROMISE, strategy=strategy, users=listed, items=ITEMS)
@@ -269,12 +268,12 @@ def test_the_amount_of_work_of_learning_depends_on_how_many_ratings_not_on_which
 @pytest.mark.parametrize("strategy", [Spectral(), _guided, Spectral(learn_from=LearnFrom.ALL)])
 def test_what_was_learnt_is_erased_when_publish_returns(monkeypatch, strategy, fails):
     """Sums and directions would tell more than was paid for: nothing of them stays in memory, whatever happens."""
-    import pricdr.privacy.run as run_module
     import pricdr.privacy.strategies.rounds as rounds
+    from pricdr.privacy import mechanism
 
     strategy = strategy() if callable(strategy) else strategy
     kept, held = [], []
-    keep, sums = run_module.Secrets.keep, rounds.noisy_sums
+    keep, sums = mechanism.Secrets.keep, rounds.noisy_sums
 
     def keeping(self, array):
         kept.append(array)
@@ -286,7 +285,7 @@ def test_what_was_learnt_is_erased_when_publish_returns(monkeypatch, strategy, f
             raise PriCDRError("the disk is on fire")
         return sums(*arguments, step=step, **options)
 
-    monkeypatch.setattr(run_module.Secrets, "keep", keeping)
+    monkeypatch.setattr(mechanism.Secrets, "keep", keeping)
     monkeypatch.setattr(rounds, "noisy_sums", failing)
     with pytest.raises(PriCDRError) if fails else nullcontext():
         publish(_five_each(0, 1.0), PROMISE, strategy=strategy, users=USERS[:30], items=ITEMS)

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from pricdr.models.methods.hetero import HeteroCDR as HeteroCDR
     from pricdr.privacy.accounting import Guarantee as Guarantee
     from pricdr.privacy.accounting import Unit as Unit
-    from pricdr.privacy.bounds import Bounds as Bounds
     from pricdr.privacy.ledger import Ledger as Ledger
+    from pricdr.privacy.steps import Bounds as Bounds
     from pricdr.release import Release as Release
     from pricdr.release import verify as verify
 
 __version__ = "0.9.0"
 
 _HOME = {
-    "Bounds": "pricdr.privacy.bounds",
+    "Bounds": "pricdr.privacy.steps",
     "Comparison": "pricdr.evaluation.comparison",
     "DomainPair": "pricdr.data.pairs",
     "FittedModel": "pricdr.models.fitted",

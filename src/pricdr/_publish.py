@@ -1,6 +1,6 @@
 """STAGE ONE · the source party: ratings + guarantee + strategy → Release.
 
-The order matters and is visible below: check what was declared, lay out the steps, settle every σ, record the spend
+The order matters and is visible below: check what was declared, lay out the steps, calibrate every σ, record the spend
 once, and only then draw anything. Nothing is filtered here, and nothing read off the ratings leaves except the noisy
 matrix.
 """
@@ -8,7 +8,7 @@ matrix.
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from pricdr import __version__
 from pricdr.alignment.messages import AlignmentRecord, require_list
@@ -19,13 +19,13 @@ from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.data.reading.report import stars_caution, stars_in
 from pricdr.errors import InputError, ParameterError, PriCDRError, PublishWarning
 from pricdr.privacy.accounting import Calibration, Guarantee
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.estimate import Estimate, estimate
 from pricdr.privacy.ledger import Balance, Cost, Ledger
-from pricdr.privacy.registry import BY_NAME, strategy_named
-from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, total_numbers
-from pricdr.privacy.strategies import Spectral, Strategy
+from pricdr.privacy.mechanism import Entries, Run
+from pricdr.privacy.plan import Estimate, calibrated, estimate, select
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, total_mu, total_numbers
+from pricdr.privacy.strategies import BY_NAME, strategy_named
+from pricdr.privacy.strategies.base import Strategy
+from pricdr.privacy.strategies.spectral import Spectral
 from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
@@ -34,6 +34,7 @@ from pricdr.release.certificate import (
     Certificate,
     GuideStatement,
     InputStatement,
+    ItemUniverse,
     NoiseSource,
     NoiseStatement,
     StrategyStatement,
@@ -41,71 +42,95 @@ from pricdr.release.certificate import (
     today,
 )
 from pricdr.release.certify import bounds_statement, issue, ledger_statement
-from pricdr.release.plan import (
-    Plan,
-    guide_statement,
-    item_universe,
-    select,
-    settled_plan,
-    unlisted_users,
-)
 from pricdr.release.readme import cautions
 
 _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
 
 
+@dataclass(frozen=True)
+class Request:
+    """What a source asks for: the arguments of :func:`publish`, but for where to show how far it has come."""
+
+    ratings: RatingsLike | RatingsSource
+    guarantee: Guarantee
+    _: KW_ONLY
+    strategy: Strategy | str = _DEFAULT_STRATEGY
+    users: IdsLike | None = None
+    alignment: AlignmentRecord | None = None
+    items: IdsLike | None = None
+    bounds: Bounds = _PRESENCE
+    calibration: Calibration = Calibration.EXACT
+    ledger: Ledger | None = None
+    issuer: str | None = None
+    allow_not_private_guide: bool = False
+    insecure_seed: int | None = None
+    insecure_no_noise: bool = False
+
+    @property
+    def source(self) -> NoiseSource:
+        """Where the noise comes from."""
+        return "none" if self.insecure_no_noise else "secret" if self.insecure_seed is None else "seeded"
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Ready:
+class Prepared:
     """A release before its first random bit: nothing that follows can be refused, except by a ledger."""
 
-    plan: Plan
+    request: Request
+    strategy: Strategy
+    ratings: RatingsSource
+    """All of them."""
     selected: RatingsSource
+    """Those of listed users."""
     unlisted: RatingsSource | None
+    """Those of others, where the strategy learns from them too."""
     declared: Declared
+    steps: tuple[CalibratedStep, ...]
     inputs: InputStatement
-    issuer: str | None
     issued: str
     """The day on which publishing began, read off the clock before any work: how long that takes must not show."""
     guide: GuideStatement | None
 
-    def entries(self) -> Entries:
-        """Return the ratings as the strategy sees them."""
-        return Entries.of(
-            self.selected,
-            self.declared.bounds,
-            summed=self.plan.strategy.learns,
-            universe_declared=self.declared.items is not None,
-            unlisted=self.unlisted,
-        )
-
     def certificate(self, balance: Balance | None = None) -> Certificate:
         """Return the certificate; without a ledger's line unless that has been paid."""
-        plan, strategy = self.plan, self.plan.strategy
-        assert strategy.dim is not None, "settled by now"
+        request, strategy = self.request, self.strategy
         draft = Certificate.model_construct(
-            epsilon=None if plan.source == "none" else plan.guarantee.epsilon,
-            delta=plan.guarantee.delta,
-            unit=plan.guarantee.unit.value,
-            calibration=plan.calibration.value,
+            epsilon=None if request.source == "none" else request.guarantee.epsilon,
+            delta=request.guarantee.delta,
+            unit=request.guarantee.unit.value,
+            calibration=Calibration(request.calibration).value,
             bounds=bounds_statement(self.declared.bounds),
-            noise=NoiseStatement.model_construct(source=plan.source),
+            noise=NoiseStatement.model_construct(source=request.source),
             users=self.declared.users,
             items=self.declared.items,
             strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
-            dim=strategy.dim,
+            dim=strategy.columns,
             input=self.inputs,
             guide=self.guide,
             ledger=None if balance is None else ledger_statement(balance),
             software=f"pricdr {__version__}",
-            issuer=self.issuer,
+            issuer=request.issuer,
             issued=self.issued,
         )
-        return issue(draft, plan.settled)
+        return issue(draft, self.steps)
+
+    @property
+    def cost(self) -> Cost:
+        """The release as a ledger counts it."""
+        if self.request.source != "secret":
+            raise ParameterError("a release that is not private cannot be entered in a ledger")
+        return Cost(
+            mu=total_mu(self.steps),
+            dim=total_numbers(self.steps),
+            unit=self.request.guarantee.unit,
+            strategy=self.strategy.name,
+            promise=str(self.request.guarantee),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rehearsal:
+class DryRun:
     """What a release would be, as far as that can be known before anything is drawn. It stays with the source."""
 
     certificate: Certificate
@@ -168,8 +193,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
-    ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
-    ready = _prepare(
+    request = Request(
         ratings,
         guarantee,
         strategy=strategy,
@@ -178,121 +202,97 @@ def publish(
         items=items,
         bounds=bounds,
         calibration=calibration,
-        source=_noise_source(insecure_seed, insecure_no_noise),
+        ledger=ledger,
         issuer=issuer,
         allow_not_private_guide=allow_not_private_guide,
+        insecure_seed=insecure_seed,
+        insecure_no_noise=insecure_no_noise,
     )
-    plan = ready.plan
+    ready = prepare(request)
     # What cannot be certified must not be paid for either.
-    _warn_before_spending(ready.certificate(), ratings, bounds, counted=ledger is not None)
+    _warn_before_spending(ready.certificate(), ready.ratings, bounds, counted=ledger is not None)
     with ExitStack() as lifetime:
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
-        entries = ready.entries()  # before it too: ratings on disk are sorted here, and the disk may be full
-        balance = None if ledger is None else ledger.spend(**_cost(plan))
-        lifetime.enter_context(_saying_what_is_spent(balance))
+        # Before it too: ratings on disk are sorted here, and the disk may be full.
+        universe = ready.declared.items is not None
+        entries = Entries.of(
+            ready.selected, bounds, summed=ready.strategy.learns, universe_declared=universe, unlisted=ready.unlisted
+        )
+        balance = None if ledger is None else ledger.spend(**ready.cost)
+        lifetime.enter_context(_mark_spent_on_error(balance))
         randomness: Randomness
         # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
-        run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=report)
-        matrix = plan.strategy.publish(entries, run)
+        run = Run(ready.steps, randomness, noisy=not insecure_no_noise, progress=report)
+        matrix = ready.strategy.publish(entries, run)
     return Release(matrix, ready.selected.users, ready.certificate(balance))
 
 
-def rehearse(
-    ratings: RatingsLike | RatingsSource,
-    guarantee: Guarantee,
-    *,
-    strategy: Strategy | str = _DEFAULT_STRATEGY,
-    users: IdsLike | None = None,
-    alignment: AlignmentRecord | None = None,
-    items: IdsLike | None = None,
-    bounds: Bounds = _PRESENCE,
-    calibration: Calibration = Calibration.EXACT,
-    ledger: Ledger | None = None,
-    issuer: str | None = None,
-    allow_not_private_guide: bool = False,
-    insecure_seed: int | None = None,
-    insecure_no_noise: bool = False,
-) -> Rehearsal:
-    """Return what :func:`publish` would do with the same arguments, up to the first random bit; refuse what it would.
+def dry_run(request: Request) -> DryRun:
+    """Return what :func:`publish` would do with these arguments, up to the first random bit; refuse what it would.
 
     Nothing is drawn, spent or written. The certificate is derived as ``publish`` derives it before it spends: from
     what was declared. Time and memory go by the size of the ratings: they are for the source's own screen.
     """
-    ready = _prepare(
-        ratings,
-        guarantee,
-        strategy=strategy,
-        users=users,
-        alignment=alignment,
-        items=items,
-        bounds=bounds,
-        calibration=calibration,
-        source=_noise_source(insecure_seed, insecure_no_noise),
-        issuer=issuer,
-        allow_not_private_guide=allow_not_private_guide,
-    )
-    plan = ready.plan
-    balance = None if ledger is None else ledger.after(**_cost(plan))
+    ready = prepare(request)
+    balance = None if request.ledger is None else request.ledger.after(**ready.cost)
     certificate = ready.certificate()
     if balance is not None:
         certificate = certificate.model_copy(update={"ledger": ledger_statement(balance, foreseen=True)})
     counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
-    return Rehearsal(
+    return DryRun(
         certificate=certificate,
-        sigma=plan.settled[-1].grid.sigma,
-        mu=None if plan.source == "none" else plan.cost,
+        sigma=ready.steps[-1].grid.sigma,
+        mu=None if request.source == "none" else total_mu(ready.steps),
         balance=balance,
-        work=estimate(plan.settled, ratings=counted, items=len(ready.selected.items)),
+        work=estimate(ready.steps, ratings=counted, items=len(ready.selected.items)),
     )
 
 
-def _prepare(
-    ratings: RatingsLike | RatingsSource,
-    guarantee: Guarantee,
-    *,
-    strategy: Strategy | str,
-    users: IdsLike | None,
-    alignment: AlignmentRecord | None,
-    items: IdsLike | None,
-    bounds: Bounds,
-    calibration: Calibration,
-    source: NoiseSource,
-    issuer: str | None,
-    allow_not_private_guide: bool,
-) -> _Ready:
-    """Check everything that can be refused, and settle everything that needs no random bit."""
+def prepare(request: Request) -> Prepared:
+    """Check everything that can be refused, and calibrate everything that needs no random bit."""
     issued = today()
-    if issuer is not None:
-        require_issuer(issuer)
+    if request.issuer is not None:
+        require_issuer(request.issuer)
+    ratings, bounds, guarantee = request.ratings, request.bounds, request.guarantee
     ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
-    strategy = _known(strategy)
-    users = None if users is None else as_ids("users", users)
-    items = strategy.catalogue if items is None else as_ids("items", items)
+    strategy = _known(request.strategy)
+    users = None if request.users is None else as_ids("users", request.users)
+    items = strategy.catalogue if request.items is None else as_ids("items", request.items)
     selected = select(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
-    guide = guide_statement(strategy, selected.users, allow_not_private_guide)
+    guide = _guide_statement(strategy, selected.users, request.allow_not_private_guide)
     strategy = strategy.resolved(guarantee, selected.users)
     if strategy.dim is None:
         raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
     declared = Declared(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
+    universe: ItemUniverse = "read off the ratings" if strategy.needs_catalogue else "not needed"
+    if items is not None:
+        universe = "declared"
+    elif strategy.learns_from_unlisted:
+        universe = "hashed into buckets"
     inputs = InputStatement(
         threshold=ratings.threshold,
         user_list="read off the ratings" if users is None else "declared",
-        item_universe=item_universe(strategy, items),
+        item_universe=universe,
         filtered_by=ratings.filtered_by,
-        alignment=_alignment_statement(alignment, users),
+        alignment=_alignment_statement(request.alignment, users),
     )
-    return _Ready(
-        plan=settled_plan(guarantee, strategy, declared, Calibration(calibration), source),
+    return Prepared(
+        request=request,
+        strategy=strategy,
+        ratings=ratings,
         selected=selected,
-        unlisted=unlisted_users(ratings, strategy, selected),
+        # Nobody may be in both groups: each group pays with its whole budget.
+        unlisted=ratings.outside(selected.users, selected.items) if strategy.learns_from_unlisted else None,
         declared=declared,
+        steps=calibrated(
+            guarantee, strategy, declared, Calibration(request.calibration), noisy=not request.insecure_no_noise
+        ),
         inputs=inputs,
-        issuer=issuer,
         issued=issued,
         guide=guide,
     )
@@ -308,7 +308,7 @@ def _warn_before_spending(foreseen: Certificate, ratings: RatingsSource, bounds:
 
 
 @contextmanager
-def _saying_what_is_spent(balance: Balance | None) -> Iterator[None]:
+def _mark_spent_on_error(balance: Balance | None) -> Iterator[None]:
     """Let whatever fails from here on (a cluster, a disk) say what that means for the ledger."""
     try:
         yield
@@ -318,10 +318,6 @@ def _saying_what_is_spent(balance: Balance | None) -> Iterator[None]:
             error.args = (f"{error}; {rule}",)
             error.spent = True
         raise
-
-
-def _noise_source(insecure_seed: int | None, insecure_no_noise: bool) -> NoiseSource:
-    return "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
 
 
 def _known(strategy: Strategy | str) -> Strategy:
@@ -351,14 +347,25 @@ def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> A
     )
 
 
-def _cost(plan: Plan) -> Cost:
-    """Return the release as a ledger counts it."""
-    if plan.source != "secret":
-        raise ParameterError("a release that is not private cannot be entered in a ledger")
-    return Cost(
-        mu=plan.cost,
-        dim=total_numbers(plan.settled),
-        unit=plan.guarantee.unit,
-        strategy=plan.strategy.name,
-        promise=str(plan.guarantee),
+def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) -> GuideStatement | None:
+    """Return what the certificate says of the guide; a guide that protects nobody is refused unless it is allowed."""
+    if not strategy.takes_guide:
+        return None
+    release = strategy.guide
+    if not isinstance(release, Release):
+        raise InputError("a guide must be a release of the other party (pricdr.Release.load)")
+    promise = release.certificate
+    if not promise.private and not allow_not_private:
+        raise InputError(
+            "the guide is marked NOT PRIVATE: it protects nobody on the other side "
+            "(allow_not_private_guide, or --allow-not-private-guide, if that is known and meant)"
+        )
+    return GuideStatement(
+        sha256=release.sha256(),
+        strategy=promise.strategy.name,
+        private=promise.private,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        unit=promise.unit,
+        missing_users=len(set(users) - set(release.users)),  # a fact about two lists, not about ratings
     )

@@ -1,8 +1,12 @@
 """The ways to turn ratings into published rows: what ``publish(..., strategy=...)`` takes."""
 
-from pricdr.privacy.registry import register
-from pricdr.privacy.strategies import JLT, SJLT, Features, Guided, LearnFrom, Projection, Spectral, Strategy
-from pricdr.privacy.strategies.base import GuideRows
+from pricdr.privacy.strategies import register
+from pricdr.privacy.strategies.base import GuideRows, Projection, Strategy
+from pricdr.privacy.strategies.features import Features
+from pricdr.privacy.strategies.guided import Guided
+from pricdr.privacy.strategies.jlt import JLT
+from pricdr.privacy.strategies.sjlt import SJLT
+from pricdr.privacy.strategies.spectral import LearnFrom, Spectral
 
 __all__ = [
     "JLT",

@@ -57,11 +57,11 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "_transfer": {"data", "release", "models", "training"},
     "_repeat": {"data", "release", "evaluation", "models", "training", "_transfer"},
     "serving": {"untrusted", "data", "release", "evaluation", "models", "report"},
-    "experiments": STAGE_ONE | STAGE_TWO | {"untrusted"},
-    "demo": STAGE_ONE | STAGE_TWO,
+    "experiments": STAGE_ONE | STAGE_TWO | {"untrusted", "strategies"},
+    "demo": STAGE_ONE | STAGE_TWO | {"strategies"},
     "report": STAGE_ONE | {"evaluation", "experiments", "untrusted"},
-    "cli": STAGE_ONE | STAGE_TWO | {"alignment", "engines", "experiments", "demo", "report", "serving"},
-    "testing": STAGE_ONE | {"evaluation", "training", "models"},
+    "cli": STAGE_ONE | STAGE_TWO | {"alignment", "engines", "experiments", "demo", "report", "serving", "strategies"},
+    "testing": STAGE_ONE | {"strategies"} | {"evaluation", "training", "models"},
 }
 SOURCES = sorted(SRC.rglob("*.py"))
 

@@ -17,14 +17,13 @@ from pricdr.data.blocks import Matrix
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.run import Entries, Run, erasing
-from pricdr.privacy.steps import CalibratedStep, Declared, Step, UserGroup, calibrate, total_mu
-from pricdr.privacy.strategies import LearnFrom, Spectral
-from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets
+from pricdr.privacy.mechanism import Entries, Run, erasing
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Step, UserGroup, calibrate, total_mu
 from pricdr.privacy.strategies.rounds import Rounds
+from pricdr.privacy.strategies.spectral import BUCKET_CAP, ItemModel, into_buckets
 from pricdr.privacy.sums import whole_guide
 from pricdr.randomness import Randomness, Simulation
+from pricdr.strategies import LearnFrom, Spectral
 from tests.attacks.sensitivity import Neighbours
 from tests.attacks.trace_steps import FloatArray, Transcript, starting_from, trace_steps
 

@@ -14,9 +14,7 @@ import scipy.sparse as sp
 
 from pricdr.data.csr import CSR
 from pricdr.privacy.accounting import LATTICE_FACTOR, Unit
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.steps import CalibratedStep, total_mu
+from pricdr.privacy.steps import Bounds, CalibratedStep, Grid, total_mu
 from pricdr.randomness import Secret
 from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
 from tests.attacks.integer_reference import Form, WholeSums

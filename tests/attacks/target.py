@@ -17,13 +17,13 @@ from pricdr._publish import publish
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, sigma_for
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.mechanism import Grid, Int32Array, clip_rows, on_grid, release_rows
+from pricdr.privacy.mechanism import Int32Array, clip_rows, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.strategies import JLT, SJLT, Projection
+from pricdr.privacy.steps import Bounds, Grid
 from pricdr.progress import silent
 from pricdr.randomness import Randomness
 from pricdr.release import Release
+from pricdr.strategies import JLT, SJLT, Projection
 from tests.attacks.evidence import FloatArray
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]

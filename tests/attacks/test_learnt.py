@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pricdr.privacy.accounting import LATTICE_FACTOR, mu_of
-from pricdr.privacy.run import Run
+from pricdr.privacy.mechanism import Run
 from pricdr.privacy.steps import total_mu
 from pricdr.randomness import Simulation
 from pricdr.testing.laws import ALPHA, scale_p_value, shape_p_value

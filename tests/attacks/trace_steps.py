@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.privacy.steps import Step
-from pricdr.privacy.strategies import item_model, rounds
+from pricdr.privacy.strategies import rounds, spectral
 from pricdr.privacy.sums import noisy_sums
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ def trace_steps(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transc
         transcript[step.name] = noisy_sums(*args, step=step, **rest)
         return shown.get(step.name, transcript[step.name]).copy()
 
-    with patch.object(rounds, "noisy_sums", noting), patch.object(item_model, "noisy_sums", noting):
+    with patch.object(rounds, "noisy_sums", noting), patch.object(spectral, "noisy_sums", noting):
         yield transcript
 
 
@@ -40,5 +40,5 @@ def trace_steps(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transc
 def starting_from(rows: FloatArray) -> Iterator[None]:
     """Let item models start from these rows instead of random ones."""
     start: Callable[..., FloatArray] = lambda *_: rows  # noqa: E731
-    with patch.object(item_model, "unit_gaussian_rows", start):
+    with patch.object(spectral, "unit_gaussian_rows", start):
         yield

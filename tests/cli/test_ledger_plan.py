@@ -7,8 +7,8 @@ import pytest
 
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.errors import BudgetError, ParameterError
-from pricdr.privacy.allowance import MOST_RELEASES, allowance_at, equal_allowance
 from pricdr.privacy.ledger import Balance
+from pricdr.privacy.plan import MOST_RELEASES, allowance_at, equal_allowance
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
 

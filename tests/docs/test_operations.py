@@ -6,8 +6,8 @@ import signal
 from docs._generate.results import ROOT
 
 from pricdr import Guarantee, errors
-from pricdr.privacy.allowance import equal_allowance
 from pricdr.privacy.ledger import Balance
+from pricdr.privacy.plan import equal_allowance
 
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ from pricdr.experiments.spec import read_specs
 from pricdr.models.catalogue import method_class
 from pricdr.models.methods.hetero import SourceStageConfig
 from pricdr.privacy.accounting import Calibration
-from pricdr.privacy.strategies import Spectral
+from pricdr.strategies import Spectral
 from pricdr.training.loop import TrainingOptions
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))

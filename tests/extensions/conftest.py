@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pricdr.models.catalogue import METHODS
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 from tests.extensions.packages import BUCKETS, NEIGHBOURS, PYPROJECT, install
 
 

@@ -5,7 +5,7 @@ import pytest
 from pricdr import Guarantee, Ledger, Ratings, publish, transfer
 from pricdr.errors import ParameterError
 from pricdr.models.catalogue import METHODS
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.strategies import JLT, Projection
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)

@@ -12,7 +12,7 @@ from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.experiments.spec import read_search, read_spec
 from pricdr.models import FittedModel, Popularity
 from pricdr.models.catalogue import METHODS, method_class
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.release.certificate import seal
 from pricdr.strategies import JLT
 from tests.extensions.packages import BUCKETS, NEIGHBOURS

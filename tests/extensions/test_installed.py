@@ -14,7 +14,7 @@ from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import ParameterError
 from pricdr.models.catalogue import METHODS
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 from tests.extensions.packages import BUCKETS, CONTRACTS, NEIGHBOURS, ROOT
 
 PROMISE = ["--epsilon", "8", "--delta", "1e-6"]

@@ -18,8 +18,7 @@ from pricdr.privacy.audit import (
     one_run_bound,
     one_run_p_value,
 )
-from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
-from pricdr.strategies import JLT, SJLT
+from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 PROMISE = Guarantee(epsilon=2, delta=1e-6)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import Guarantee, Unit, delta_warnings
-from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.steps import Bounds
 
 
 def _one(value):

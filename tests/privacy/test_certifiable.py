@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.steps import Declared, calibrate
-from pricdr.privacy.strategies import Guided, Spectral
-from pricdr.privacy.strategies.item_model import ItemModel
+from pricdr.privacy.strategies.spectral import ItemModel
 from pricdr.release.certificate import Certificate, GuideStatement, InputStatement, NoiseStatement, StrategyStatement
 from pricdr.release.certify import bounds_statement, check, issue
+from pricdr.strategies import Guided, Spectral
 
 KINDS = [
     Spectral(dim=8),

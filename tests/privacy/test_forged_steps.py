@@ -13,9 +13,9 @@ import pytest
 
 from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.errors import VerificationError
-from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.readme import readme
+from pricdr.strategies import Guided, LearnFrom, Spectral
 
 USERS, ITEMS = (tuple(f"{kind}{at:02d}" for at in range(30)) for kind in "ui")
 OTHERS = tuple(f"x{at}" for at in range(10))

@@ -12,10 +12,10 @@ from hypothesis.extra import numpy as hnp
 
 from pricdr import Guarantee
 from pricdr.errors import InputError, ParameterError
-from pricdr.privacy.guide import MOST_COLUMNS, guide, matched
-from pricdr.privacy.strategies import Guided, Spectral
-from pricdr.privacy.strategies.item_model import ItemModel
+from pricdr.privacy.strategies.rounds import MOST_COLUMNS, guide, matched
+from pricdr.privacy.strategies.spectral import ItemModel
 from pricdr.privacy.sums import GUIDE_STEPS, whole_guide
+from pricdr.strategies import Guided, Spectral
 from tests.attacks.integer_reference import Form, WholeSums
 from tests.attacks.sensitivity import Neighbours
 

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from pricdr.errors import BudgetError, InputError, OutputError, ParameterError
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, composed_mu, mu_of
-from pricdr.privacy.ledger import Ledger
-from pricdr.privacy.ledger_lines import compact
+from pricdr.privacy.ledger import Ledger, compact
 
 DELTA = 1e-6
 BUDGET = Guarantee(epsilon=8, delta=DELTA)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pricdr import Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import BudgetError, InputError, LedgerError, OutputError, VerificationError
-from pricdr.privacy.ledger_lines import BudgetLine, Spend, compact, line_hash, parse
+from pricdr.privacy.ledger import BudgetLine, Spend, compact, line_hash, parse
 from pricdr.release.checks import check_ledger, lost_line
 from pricdr.strategies import JLT
 

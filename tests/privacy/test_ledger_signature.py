@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pricdr import Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import LedgerError, ParameterError, VerificationError
-from pricdr.privacy.ledger_lines import BudgetLine, Spend, compact, line_hash, parse, signature_line
+from pricdr.privacy.ledger import BudgetLine, Spend, compact, line_hash, parse, signature_line
 from pricdr.release.checks import check_ledger, lost_line
 from pricdr.signing import create_keys, public_text, read_private_key
 from pricdr.strategies import JLT

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pricdr.errors import ParameterError
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.mechanism import Grid, clip_rows, on_grid, release_rows, squared_norms
+from pricdr.privacy.mechanism import clip_rows, on_grid, release_rows, squared_norms
 from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.steps import Bounds, Grid
 from pricdr.randomness import Simulation
 
 rows_of_floats = hnp.arrays(

@@ -5,9 +5,9 @@ import pytest
 
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import SAMPLER_DISTANCE, delta_warnings, sigma_for
-from pricdr.privacy.guide import guide
-from pricdr.privacy.mechanism import Grid, on_grid
-from pricdr.privacy.steps import Step
+from pricdr.privacy.mechanism import on_grid
+from pricdr.privacy.steps import Grid, Step
+from pricdr.privacy.strategies.rounds import guide
 
 
 def test_the_noise_tables_error_counts_once_on_each_side():

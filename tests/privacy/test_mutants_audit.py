@@ -8,8 +8,7 @@ from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import epsilon_of
 from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio, audit_one_run, worst_case
 from pricdr.privacy.steps import Declared, calibrate
-from pricdr.privacy.strategies import LearnFrom, Spectral
-from pricdr.strategies import JLT
+from pricdr.strategies import JLT, LearnFrom, Spectral
 
 
 def _subject(epsilon: float) -> Subject:

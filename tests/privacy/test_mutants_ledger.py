@@ -11,7 +11,7 @@ import pytest
 
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.errors import InputError, ParameterError
-from pricdr.privacy.ledger_lines import LARGEST_BUDGET
+from pricdr.privacy.ledger import LARGEST_BUDGET
 
 
 @pytest.fixture

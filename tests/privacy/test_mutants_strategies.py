@@ -7,15 +7,14 @@ import scipy.sparse as sp
 from pricdr.data.blocks import InMemory
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.run import Entries, Run, Secrets
-from pricdr.privacy.steps import Declared, calibrate
-from pricdr.privacy.strategies import JLT, LearnFrom, Spectral
-from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
-from pricdr.privacy.strategies.item_model import ItemModel, into_buckets
+from pricdr.privacy.mechanism import Entries, Run, Secrets
+from pricdr.privacy.steps import Bounds, Declared, calibrate
+from pricdr.privacy.strategies.jlt import unit_gaussian_rows
+from pricdr.privacy.strategies.spectral import ItemModel, into_buckets
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
+from pricdr.strategies import JLT, LearnFrom, Spectral
 
 USERS, ITEMS = 60, 40
 

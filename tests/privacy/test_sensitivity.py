@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Unit
-from pricdr.privacy.run import Secrets
+from pricdr.privacy.mechanism import Secrets
 from pricdr.privacy.steps import Declared, calibrate
-from pricdr.privacy.strategies import Guided
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, whole_guide
+from pricdr.strategies import Guided
 from tests.attacks.integer_reference import Form, WholeSums, rounding_growth
 from tests.attacks.sensitivity import (
     Neighbours,

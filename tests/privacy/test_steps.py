@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import LATTICE_FACTOR, MAX_REFINEMENT, composed_epsilon, grid_steps
-from pricdr.privacy.mechanism import MOST_ITEMS
-from pricdr.privacy.steps import MOST_RATINGS, CalibratedStep, Declared, UserGroup, calibrate, total_mu, total_numbers
-from pricdr.privacy.strategies import JLT, Features, Guided, LearnFrom, Spectral
+from pricdr.privacy.steps import (
+    MOST_ITEMS,
+    MOST_RATINGS,
+    CalibratedStep,
+    Declared,
+    UserGroup,
+    calibrate,
+    total_mu,
+    total_numbers,
+)
+from pricdr.strategies import JLT, Features, Guided, LearnFrom, Spectral
 
 WAYS = {
     "spectral": Spectral(dim=8),

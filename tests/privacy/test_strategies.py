@@ -6,10 +6,10 @@ from scipy.linalg import hadamard
 
 from pricdr.errors import ParameterError
 from pricdr.privacy.mechanism import on_grid
-from pricdr.privacy.strategies import JLT, SJLT
-from pricdr.privacy.strategies.hadamard import padded_size, sparse_normals, walsh_hadamard
+from pricdr.privacy.strategies.sjlt import padded_size, sparse_normals, walsh_hadamard
 from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
+from pricdr.strategies import JLT, SJLT
 
 ITEMS = tuple(f"item {i}" for i in range(300))
 STRATEGIES = [JLT(dim=64), SJLT(dim=64), SJLT(dim=64, density=0.01), JLT(dim=1), SJLT(dim=1), JLT(dim=7), SJLT(dim=500)]

@@ -4,8 +4,7 @@ import pytest
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
-from pricdr.privacy.strategies import Guided, Spectral
-from pricdr.strategies import JLT, SJLT
+from pricdr.strategies import JLT, SJLT, Guided, Spectral
 
 pytestmark = pytest.mark.statistical
 

@@ -9,11 +9,10 @@ from scipy import stats
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.data.blocks import InMemory
-from pricdr.privacy.bounds import UNITS_PER_STEP
-from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, calibrate
-from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
+from pricdr.privacy.mechanism import Entries, Run
+from pricdr.privacy.steps import UNITS_PER_STEP, Declared, calibrate
 from pricdr.randomness import Secret, Simulation
+from pricdr.strategies import Guided, LearnFrom, Spectral
 from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, shape_p_value
 from tests.attacks.trace_steps import trace_steps
 from tests.attacks.transcript import GuideOf

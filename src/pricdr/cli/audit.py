@@ -12,12 +12,12 @@ from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, refuse_u
 from pricdr.cli.publish_options import DensityOption, DimOption
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, parse_strategy
 from pricdr.errors import ParameterError, require_count
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
     from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.audit import Finding, Subject
-    from pricdr.privacy.strategies import Strategy
+    from pricdr.strategies import Strategy
 
 
 def audit(
@@ -106,7 +106,7 @@ def _from_release(folder: Path, public_key: Path | None) -> "Subject":
 
 def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | None, users: int) -> "Subject":
     from pricdr.privacy.audit import Subject
-    from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.steps import Bounds
     from pricdr.privacy.strategies.base import default_dim
 
     require_count(users=users)

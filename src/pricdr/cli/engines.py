@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.disk_reading import DiskReading
     from pricdr.engines.spark.ratings import SparkReading
-    from pricdr.privacy.estimate import Estimate
+    from pricdr.privacy.plan import Estimate
 
 
 class EngineName(StrEnum):

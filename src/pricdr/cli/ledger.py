@@ -13,8 +13,8 @@ from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.privacy.accounting import Guarantee
-    from pricdr.privacy.allowance import Allowance
     from pricdr.privacy.ledger import Balance
+    from pricdr.privacy.plan import Allowance
 
 _FAR: Final = 5200
 """Weeks for which a calendar says something."""
@@ -96,7 +96,7 @@ def plan(
 
     The costs are composed exactly, as the ledger does it: 52 releases may each claim far more than epsilon / 52.
     """
-    from pricdr.privacy.allowance import EXAMPLE_USERS
+    from pricdr.privacy.plan import EXAMPLE_USERS
 
     balance = _balance(file, epsilon, delta, unit)
     allowance = _allowance(balance, releases, each)
@@ -263,7 +263,7 @@ def _balance(file: Path | None, epsilon: float | None, delta: float | None, unit
 
 
 def _allowance(balance: "Balance", releases: int | None, each: float | None) -> "Allowance":
-    from pricdr.privacy.allowance import allowance_at, equal_allowance
+    from pricdr.privacy.plan import allowance_at, equal_allowance
 
     if releases is not None and each is None:
         return equal_allowance(balance, releases)

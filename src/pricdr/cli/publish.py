@@ -70,7 +70,7 @@ from pricdr.files import new_folder, require_absent
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from pricdr._publish import Rehearsal
+    from pricdr._publish import DryRun
     from pricdr.alignment.messages import AlignmentRecord
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from pricdr.engines.spark.ratings import SparkReading
     from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
-    from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
+    from pricdr.strategies import Strategy
 
 
 EXIT_CODES: Final = (
@@ -285,10 +285,10 @@ class _Task:
 
     def _rehearsed(
         self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
-    ) -> "Rehearsal":
-        from pricdr._publish import rehearse
+    ) -> "DryRun":
+        from pricdr._publish import Request, dry_run
 
-        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments)
+        return dry_run(Request(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments))
 
     def _say_input(
         self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"

@@ -9,11 +9,11 @@ import typer
 from pricdr.cli.json_log import OPTION
 from pricdr.cli.strategy_options import LearnFromName
 from pricdr.errors import ParameterError
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
     from pricdr.privacy.accounting import Unit
-    from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.steps import Bounds
 
 
 class CalibrationName(StrEnum):
@@ -136,7 +136,7 @@ def parse_bounds(
     clip: float | None,
 ) -> "Bounds":
     """Return the declared bounds of the ratings; :class:`ParameterError` where the options contradict each other."""
-    from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.steps import Bounds
 
     if not values:
         if rating_bound is not None or rating_step is not None:

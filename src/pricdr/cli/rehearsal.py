@@ -12,7 +12,7 @@ from pricdr.cli.source_screen import say_nominal, warn_of
 from pricdr.memory import format_bytes, memory_limit
 
 if TYPE_CHECKING:
-    from pricdr._publish import Rehearsal
+    from pricdr._publish import DryRun
     from pricdr.engines.disk_reading import Need
     from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.ledger import Balance
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def say_rehearsal(
-    rehearsal: "Rehearsal",
+    rehearsal: "DryRun",
     guarantee: "Guarantee",
     ledger: Path | None,
     reading_seconds: float,
@@ -56,9 +56,7 @@ def say_rehearsal(
     say("dry run: nothing was spent or drawn, and no release was written")
 
 
-def rehearsed(
-    rehearsal: "Rehearsal", out: Path, reading_seconds: float, on_disk: "Need | None" = None
-) -> dict[str, Any]:
+def rehearsed(rehearsal: "DryRun", out: Path, reading_seconds: float, on_disk: "Need | None" = None) -> dict[str, Any]:
     """Return the same for programs. What depends on the size of the data is kept apart: it is for the source alone."""
     balance = rehearsal.balance
     return {
@@ -107,7 +105,7 @@ def _say_certificate(certificate: "Certificate") -> None:
         say("")
 
 
-def _memory(rehearsal: "Rehearsal", on_disk: "Need | None") -> int:
+def _memory(rehearsal: "DryRun", on_disk: "Need | None") -> int:
     """Return bytes: the peak of this process so far, with the ratings, and what the release takes on top."""
     if on_disk is not None:
         return on_disk.total

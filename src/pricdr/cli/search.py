@@ -50,7 +50,7 @@ def search(
     from pricdr.experiments.tasks import missing_files
     from pricdr.experiments.workers import RunContext
     from pricdr.models.catalogue import METHODS
-    from pricdr.privacy.registry import BY_NAME
+    from pricdr.privacy.strategies import BY_NAME
 
     given = tuple(methods or METHODS.own)
     strategies = () if strategy is None else (strategy,)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
     from pricdr.data.ids import Ids
     from pricdr.engines.spark.ratings import SparkReading
-    from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.strategies import Strategy
+    from pricdr.privacy.steps import Bounds
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
+    from pricdr.strategies import Strategy
 
 
 class Reading(Protocol):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pricdr.cli.registries import say_registry
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
     from pricdr.privacy.strategies.base import Strategy

@@ -14,7 +14,7 @@ from pricdr.cli.options import refuse_unused_key
 from pricdr.cli.registries import name_given
 from pricdr.cli.revocations import heed_revocations
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.privacy.registry import BY_NAME, require_arguments
+from pricdr.privacy.strategies import BY_NAME, require_arguments
 
 if TYPE_CHECKING:
     from pricdr.privacy.accounting import Guarantee

@@ -48,13 +48,13 @@ from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import write_model
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.ledger import Ledger
-from pricdr.privacy.strategies import Guided, Spectral, Strategy
 from pricdr.progress import Progress, silent
 from pricdr.release import Release, verify
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
 from pricdr.release.readme import statement
 from pricdr.signing import create_keys, read_private_key
+from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.run_log import RunLog
 
 Settings: TypeAlias = Mapping[str, int | float]

@@ -17,7 +17,7 @@ from pricdr.engines.outofcore import BLOCK_ENTRIES, BYTES_PER_ENTRY, LARGE, Coun
 from pricdr.errors import InputError
 from pricdr.memory import format_bytes, require_memory
 from pricdr.parallel import cores
-from pricdr.privacy.estimate import Estimate
+from pricdr.privacy.plan import Estimate
 from pricdr.progress import Progress, silent
 
 _PROGRAM: Final = 200 * 10**6

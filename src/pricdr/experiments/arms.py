@@ -10,7 +10,7 @@ from pricdr.experiments.records import RECORD, Flag, Line, Number, Settings, Who
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, method_class, with_preset
 from pricdr.privacy.accounting import Calibration
-from pricdr.privacy.registry import BY_NAME, require_arguments
+from pricdr.privacy.strategies import BY_NAME, require_arguments
 
 MOST_COLUMNS: Final = 4_096
 """Of a simulated release."""

@@ -15,8 +15,8 @@ from pricdr.experiments.arms import GUIDE_DIM, Arm, ReleaseSpec
 from pricdr.experiments.data_spec import DataSpec
 from pricdr.models.catalogue import configure, method_class
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.strategies import Guided, Spectral, Strategy
+from pricdr.privacy.strategies import BY_NAME
+from pricdr.strategies import Guided, Spectral, Strategy
 
 
 def result_key(data: DataSpec, arm: Arm, *, full: bool) -> str:

@@ -10,10 +10,10 @@ from pricdr.data.ratings import IntArray, Ratings
 from pricdr.experiments.arms import GUIDE_DIM, Guide, ReleaseSpec, RowContent
 from pricdr.experiments.data_spec import DELTA
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.strategies import Guided, Spectral, Strategy
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.randomness import Simulation
 from pricdr.release.folder import Release
+from pricdr.strategies import Guided, Spectral, Strategy
 
 
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:

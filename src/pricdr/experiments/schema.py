@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from pricdr.experiments.spec import SpecFile
 from pricdr.models.catalogue import METHODS
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 
 
 def schema_text() -> str:

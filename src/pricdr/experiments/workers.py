@@ -15,7 +15,7 @@ from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.tasks import Task, load_task
 from pricdr.models.catalogue import METHODS
 from pricdr.parallel import process_pool
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 
 T = TypeVar("T")
 Plan: TypeAlias = tuple[Any, ...]

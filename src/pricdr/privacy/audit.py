@@ -16,12 +16,10 @@ from scipy.special import betainccinv, ndtr, ndtri
 from pricdr.data.csr import CSR, sp
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
-from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
-from pricdr.privacy.mechanism import Grid, on_grid, release_rows
+from pricdr.privacy.mechanism import Secrets, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.run import Secrets
-from pricdr.privacy.steps import CalibratedStep, Declared, Kind, calibrate, total_mu
-from pricdr.privacy.strategies import Projection, Strategy
+from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, Grid, Kind, calibrate, total_mu
+from pricdr.privacy.strategies.base import Projection, Strategy
 from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness, Secret

@@ -5,21 +5,23 @@ module promises is what the accounting relies on: one neighbouring change moves 
 sensitivity / grid, whatever the inputs.
 """
 
-import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.blocks import Matrix, Transposed, as_matrix
+from pricdr.data.blocks import Matrix, RatingsSource, Transposed, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_product_by_pieces, with_values
+from pricdr.data.ids import Ids
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
-from pricdr.privacy.accounting import MAX_REFINEMENT, grid_steps
-from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.steps import LARGEST_SUM, UNITS_PER_STEP, Bounds, CalibratedStep, Grid, Step
 from pricdr.progress import Progress, silent
+from pricdr.randomness import Randomness
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -27,69 +29,12 @@ IntegerArray: TypeAlias = npt.NDArray[Any]
 FloatT = TypeVar("FloatT", np.float32, np.float64)
 
 CELLS_PER_BLOCK: Final = 1 << 19
-_LARGEST: Final = 1e30
-"""Published numbers are float32, which reach from 1e-38 to 3e38."""
-_LARGEST_SUM: Final = 1 << 53
-"""Sums below this are exact in int64 and as doubles, which clipping needs."""
-MOST_ITEMS: Final = 1 << 24
-"""Items a catalogue may have; with it the size of every sum is bounded before any rating is seen."""
 _SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
 _ADDED_AT_ONCE: Final = 1 << 13
 _SHORT: Final = (1 << 15) - 1
 _FEWEST_ENTRIES: Final = 4
 """Entries of a row from which on it pays to add them up in 16 bits first."""
-_ROOM: Final = 32.0
-"""Grid steps in a typical coordinate of an item row; rounding then changes the row by 1/(32·√12) of its length."""
-_NOISELESS_STEPS: Final = 1 << 16
-"""Grid steps in one rating step of a release without noise, where no σ sets the scale."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The lattice on which a release is computed: σ is ``grid_steps(refinement)`` steps of size ``step``."""
-
-    sigma: float
-    step: float
-    refinement: int = 1
-
-    @classmethod
-    def for_noise(cls, sigma: float, *, bounds: Bounds, dim: int) -> "Grid":
-        """Return the grid for noise σ per coordinate, so fine that rounding costs the item rows under 1 %.
-
-        It depends on declared figures alone. Where σ is so large that even the finest grid is coarse for a rating
-        step, the finest is taken; :meth:`keeps_signal` says whether that is the case.
-        """
-        refinement = 1
-        while refinement < MAX_REFINEMENT and not cls._at(sigma, refinement)._fine_enough(bounds, dim, _ROOM):
-            refinement *= 2
-        return cls._at(sigma, refinement)
-
-    @classmethod
-    def noiseless(cls, bounds: Bounds) -> "Grid":
-        """Return a fine grid for a release that is not private."""
-        return cls(0.0, bounds.rating_step / _NOISELESS_STEPS)
-
-    @classmethod
-    def _at(cls, sigma: float, refinement: int) -> "Grid":
-        return cls(sigma, sigma / grid_steps(refinement), refinement)
-
-    def radius(self, bounds: Bounds) -> float:
-        """Return how long an item row may be in grid steps: ``levels`` rating steps then move a row by b at most."""
-        radius = bounds.largest / bounds.levels / self.step
-        scales = [size for size in (self.sigma, bounds.largest) if size]
-        if not 1 / _LARGEST < min(scales) <= max(scales) < _LARGEST:
-            raise ParameterError(f"sigma {self.sigma:.3g} or bound {bounds.largest:.3g} is beyond single precision")
-        if radius * bounds.levels > _LARGEST_SUM // MOST_ITEMS:
-            raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
-        return radius
-
-    def keeps_signal(self, bounds: Bounds, dim: int) -> bool:
-        """Return whether rounding to the grid leaves item rows recognisable."""
-        return self._fine_enough(bounds, dim, 2.0)
-
-    def _fine_enough(self, bounds: Bounds, dim: int, room: float) -> bool:
-        return self.radius(bounds) >= room * math.sqrt(dim)
 
 
 def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
@@ -217,9 +162,140 @@ def _accumulator(
     limit = n_items * bounds.levels * _largest(item_rows) + largest_noise
     if limit < 2**31:
         return np.int32
-    assert limit < 2 * _LARGEST_SUM, "Grid.radius and MOST_ITEMS bound every sum beforehand"
+    assert limit < 2 * LARGEST_SUM, "Grid.radius and MOST_ITEMS bound every sum beforehand"
     return np.int64
 
 
 def _largest(rows: Int32Array) -> int:
     return max(int(rows.max(initial=0)), -int(rows.min(initial=0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The ratings as a strategy sees them: whole units, already forced into what was declared."""
+
+    listed: Matrix
+    """Listed users x items."""
+    users: Ids
+    items: Ids
+    bounds: Bounds
+    value: float = 1.0
+    """What one unit counts."""
+    most: int = 1
+    """Units that one entry can have."""
+    universe_declared: bool = False
+    """Whether ``items`` are a declared universe; otherwise which items exist must not show."""
+    unlisted: Matrix | None = None
+    """Users outside the list x items, where they take part in learning."""
+
+    @classmethod
+    def of(
+        cls,
+        ratings: RatingsSource,
+        bounds: Bounds,
+        *,
+        summed: bool = False,
+        universe_declared: bool = False,
+        unlisted: RatingsSource | None = None,
+    ) -> "Entries":
+        """Return the ratings as entries, forced into what was declared.
+
+        ``summed``: a clip bounds the sum of a user's ratings, for strategies that learn from them.
+        """
+        if not summed:
+            listed = ratings.units(bounds.steps)
+            return cls(listed, ratings.users, ratings.items, bounds, bounds.rating_step, bounds.levels)
+        limited = bounds.clip is not None
+        return cls(
+            ratings.units(bounds.units),
+            ratings.users,
+            ratings.items,
+            bounds,
+            value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
+            most=bounds.most_units if limited else bounds.levels,
+            universe_declared=universe_declared,
+            unlisted=None if unlisted is None else unlisted.units(bounds.units),
+        )
+
+    def __repr__(self) -> str:
+        """Sizes only: ratings are private."""
+        return f"Entries({self.listed.shape[0]} listed users x {len(self.items)} items)"
+
+
+@dataclass(eq=False)
+class Run:
+    """The settled steps of one release. Each step's noise is drawn once; asking twice is an error."""
+
+    settled: Sequence[CalibratedStep]
+    randomness: Randomness
+    noisy: bool = True
+    progress: Progress = silent
+    _used: set[str] = field(default_factory=set)
+
+    def step(self, name: str) -> Step:
+        """Return the step of this name."""
+        return self._named(name).step
+
+    def grid(self, name: str) -> Grid:
+        """Return the lattice of a step."""
+        return self._named(name).grid
+
+    def noise(self, name: str) -> DiscreteGaussian | None:
+        """Return the noise of a step, which can be asked for once; None in a release without noise."""
+        if name in self._used:
+            raise RuntimeError(f"the noise of step {name!r} was drawn already: a second draw would be a second release")
+        # Marked before it is handed out, so that a failure later on cannot lead to a second draw.
+        self._used.add(name)
+        if not self.noisy:
+            return None
+        # Every strategy's last step is called "rows", and its stream "noise", as it was when there was no other.
+        stream = "noise" if name == "rows" else f"{name} noise"
+        return DiscreteGaussian(self.randomness, stream, refinement=self.grid(name).refinement)
+
+    def _named(self, name: str) -> CalibratedStep:
+        return next(one for one in self.settled if one.step.name == name)
+
+
+class Secrets:
+    """Arrays computed from the ratings that must not outlive a run: overwritten when it ends."""
+
+    def __init__(self) -> None:
+        self._arrays: list[npt.NDArray[Any]] = []
+
+    def keep(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the same array, to be overwritten at the end."""
+        self._arrays.append(array)
+        return array
+
+    def erase(self) -> None:
+        """Overwrite every array with zeros. Best effort: numpy may have made short-lived copies."""
+        for array in self._arrays:
+            array.fill(0)
+        self._arrays.clear()
+
+    def __repr__(self) -> str:
+        return "Secrets(<hidden>)"
+
+
+@contextmanager
+def erasing() -> Iterator[Secrets]:
+    """Yield a keeper of secret arrays, which are overwritten on the way out, whatever happens inside."""
+    secrets = Secrets()
+    try:
+        yield secrets
+    finally:
+        secrets.erase()
+
+
+def without_ratings(entries: Entries) -> Entries:
+    """Return the same users and items without a single rating: what is published of it is noise alone (a control)."""
+    n_items = len(entries.items)
+    return replace(
+        entries,
+        listed=entries.listed.converted(_emptied, n_items),
+        unlisted=None if entries.unlisted is None else entries.unlisted.converted(_emptied, n_items),
+    )
+
+
+def _emptied(block: CSR) -> CSR:
+    return with_values(block, np.zeros_like(block.data))

@@ -11,10 +11,192 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pricdr.errors import ParameterError
+import numpy as np
+
+from pricdr.data.csr import CSR, exact_row_sums, row_counts, with_values
+from pricdr.errors import ParameterError, require_scale
 from pricdr.privacy.accounting import MAX_REFINEMENT, Guarantee, Unit, composed_mu, grid_steps, sigma_for
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.mechanism import MOST_ITEMS, Grid
+
+_LARGEST: Final = 1e30
+"""Published numbers are float32, which reach from 1e-38 to 3e38."""
+LARGEST_SUM: Final = 1 << 53
+"""Sums below this are exact in int64 and as doubles, which clipping needs."""
+MOST_ITEMS: Final = 1 << 24
+"""Items a catalogue may have; with it the size of every sum is bounded before any rating is seen."""
+_ROOM: Final = 32.0
+"""Grid steps in a typical coordinate of an item row; rounding then changes the row by 1/(32·√12) of its length."""
+_NOISELESS_STEPS: Final = 1 << 16
+"""Grid steps in one rating step of a release without noise, where no σ sets the scale."""
+UNITS_PER_STEP: Final = 256
+"""Units in a rating step where a user's ratings are scaled to a sum: scaled ratings are rounded down to one unit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Declared limits; ratings are forced into them, so the sensitivity is enforced, not assumed.
+
+    Without ``rating_bound`` every rated pair counts as 1. With it a rating counts as its value, rounded to a
+    multiple of ``rating_step`` and clamped into [0, ``rating_bound``]; "not rated" is 0.
+    """
+
+    rating_bound: float | None = None
+    rating_step: float = 1.0
+    clip: float | None = None
+    """Required for the user unit, refused for the rating unit: the largest norm of a user's projected profile, or, for
+    a strategy that learns from the ratings, the largest sum of a user's ratings."""
+
+    def __post_init__(self) -> None:
+        for name in ("rating_bound", "rating_step", "clip"):  # a numpy scalar could wrap round in later arithmetic
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
+        require_scale(rating_step=self.rating_step)
+        if self.rating_bound is not None:
+            require_scale(rating_bound=self.rating_bound)
+            levels = self.rating_bound / self.rating_step
+            if round(levels) < 1 or abs(levels - round(levels)) > 1e-9 * levels:
+                raise ParameterError(
+                    f"rating_bound must be a multiple of rating_step, got {self.rating_bound!r} {self.rating_step!r}"
+                )
+            if levels > 10_000:
+                raise ParameterError(f"rating_bound must be at most 10,000 steps, got {round(levels):,}")
+        elif self.rating_step != 1.0:
+            raise ParameterError(f"rating_step needs a rating_bound, got {self.rating_step!r} alone")
+        if self.clip is not None:
+            require_scale(clip=self.clip)
+
+    @property
+    def levels(self) -> int:
+        """The bound in steps."""
+        return 1 if self.rating_bound is None else round(self.rating_bound / self.rating_step)
+
+    @property
+    def largest(self) -> float:
+        """The most one rating can count: b."""
+        return 1.0 if self.rating_bound is None else self.rating_bound
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return how far one neighbouring change can move a row of A E: b for a rating, 2c for a user.
+
+        >>> Bounds(rating_bound=5).sensitivity(Unit.RATING), Bounds(clip=3).sensitivity(Unit.USER)
+        (5.0, 6.0)
+        """
+        if unit is Unit.RATING:
+            if self.clip is not None:
+                raise ParameterError(f"clip belongs to the user unit, got clip = {self.clip!r} with unit rating")
+            return self.largest
+        if self.clip is None:
+            raise ParameterError(
+                "unit user needs a clip: the largest norm of a user's projected profile (jlt, sjlt, features), or the "
+                "largest sum of a user's ratings (spectral, guided)"
+            )
+        return 2 * self.clip
+
+    def steps(self, matrix: CSR) -> CSR:
+        """Return the ratings as whole steps in [0, levels], int32; each depends on its own rating alone."""
+        if self.rating_bound is None:
+            steps = np.ones(matrix.nnz, dtype=np.int32)
+        else:
+            # fmin and fmax, unlike clip, let no NaN through: the bound holds whatever the values are
+            rounded = np.rint(matrix.data / self.rating_step)
+            steps = np.fmax(np.fmin(rounded, self.levels), 0).astype(np.int32)
+        return with_values(matrix, steps)
+
+    def forced(self, matrix: CSR) -> tuple[int, int]:
+        """Return how many ratings :meth:`steps` clamps, and how many others it rounds.
+
+        Read off the ratings: for the screen of their owner, never for a release.
+
+        >>> from scipy.sparse import csr_array
+        >>> Bounds(rating_bound=5).forced(csr_array(np.array([[5, 7, -1, 2.4]])))
+        (2, 1)
+        """
+        if self.rating_bound is None:
+            return 0, 0
+        values = matrix.data
+        outside = (values < 0) | (values > self.rating_bound)
+        steps = values / self.rating_step
+        between = ~outside & (np.abs(steps - np.rint(steps)) > 1e-9 * np.maximum(1.0, np.abs(steps)))
+        return int(outside.sum()), int(between.sum())
+
+    def units(self, matrix: CSR) -> CSR:
+        """Return the ratings in whole units, for a strategy that learns from them; scaled where there is a clip.
+
+        A user's units depend on that user's ratings alone.
+        """
+        steps = self.steps(matrix)
+        steps = with_values(steps, steps.data.astype(np.int64))
+        return steps if self.clip is None else self.limited(steps)
+
+    @property
+    def most_units(self) -> int:
+        """The clip in units: the largest sum of a user's ratings that :meth:`limited` leaves."""
+        assert self.clip is not None, "the user unit has a clip"
+        most = math.floor(self.clip / self.rating_step * UNITS_PER_STEP * (1 - 1e-12))
+        if most < 1:
+            raise ParameterError(f"clip {self.clip:g} is too small: less than 1/{UNITS_PER_STEP} of a rating step")
+        return most
+
+    def limited(self, entries: CSR) -> CSR:
+        """Return the entries in units of 1/256 rating step, each user's scaled so that they add up to at most the clip.
+
+        Rounded down, in whole numbers: the sum never exceeds it. How a user is scaled depends on its own ratings alone.
+
+        >>> from scipy.sparse import csr_array
+        >>> row = csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
+        >>> Bounds(clip=2.0).limited(row).toarray().tolist()
+        [[127, 127, 127, 127], [256, 0, 0, 0]]
+        """
+        units = with_values(entries, entries.data.astype(np.int64) * UNITS_PER_STEP)
+        over = np.repeat(np.maximum(exact_row_sums(units), self.most_units), row_counts(units))
+        return with_values(units, units.data * self.most_units // over)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The lattice on which a release is computed: σ is ``grid_steps(refinement)`` steps of size ``step``."""
+
+    sigma: float
+    step: float
+    refinement: int = 1
+
+    @classmethod
+    def for_noise(cls, sigma: float, *, bounds: Bounds, dim: int) -> "Grid":
+        """Return the grid for noise σ per coordinate, so fine that rounding costs the item rows under 1 %.
+
+        It depends on declared figures alone. Where σ is so large that even the finest grid is coarse for a rating
+        step, the finest is taken; :meth:`keeps_signal` says whether that is the case.
+        """
+        refinement = 1
+        while refinement < MAX_REFINEMENT and not cls._at(sigma, refinement)._fine_enough(bounds, dim, _ROOM):
+            refinement *= 2
+        return cls._at(sigma, refinement)
+
+    @classmethod
+    def noiseless(cls, bounds: Bounds) -> "Grid":
+        """Return a fine grid for a release that is not private."""
+        return cls(0.0, bounds.rating_step / _NOISELESS_STEPS)
+
+    @classmethod
+    def _at(cls, sigma: float, refinement: int) -> "Grid":
+        return cls(sigma, sigma / grid_steps(refinement), refinement)
+
+    def radius(self, bounds: Bounds) -> float:
+        """Return how long an item row may be in grid steps: ``levels`` rating steps then move a row by b at most."""
+        radius = bounds.largest / bounds.levels / self.step
+        scales = [size for size in (self.sigma, bounds.largest) if size]
+        if not 1 / _LARGEST < min(scales) <= max(scales) < _LARGEST:
+            raise ParameterError(f"sigma {self.sigma:.3g} or bound {bounds.largest:.3g} is beyond single precision")
+        if radius * bounds.levels > LARGEST_SUM // MOST_ITEMS:
+            raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
+        return radius
+
+    def keeps_signal(self, bounds: Bounds, dim: int) -> bool:
+        """Return whether rounding to the grid leaves item rows recognisable."""
+        return self._fine_enough(bounds, dim, 2.0)
+
+    def _fine_enough(self, bounds: Bounds, dim: int, room: float) -> bool:
+        return self.radius(bounds) >= room * math.sqrt(dim)
+
 
 _FINEST_BITS: Final = 20
 """Binary places below one grid step that products carry before they are rounded to it."""

@@ -19,10 +19,9 @@ from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_row_sums, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
-from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.mechanism import Secrets
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.run import Secrets
-from pricdr.privacy.steps import Step
+from pricdr.privacy.steps import Grid, Step
 from pricdr.progress import Progress, silent
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]

@@ -26,11 +26,9 @@ from pricdr.privacy.accounting import (
     is_private,
     paper_sigma,
 )
-from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.ledger import Balance
-from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.steps import CalibratedStep, Declared, UserGroup, total_mu, total_numbers
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Grid, UserGroup, total_mu, total_numbers
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
     BoundsStatement,

@@ -24,9 +24,8 @@ from scipy.special import betainc, gammainccinv, gammaincinv
 
 from pricdr.errors import LedgerError, VerificationError
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.ledger import Balance, Ledger
-from pricdr.privacy.ledger_lines import Spend
-from pricdr.privacy.mechanism import MOST_ITEMS
+from pricdr.privacy.ledger import Balance, Ledger, Spend
+from pricdr.privacy.steps import MOST_ITEMS
 from pricdr.release.certificate import Certificate, LedgerStatement
 from pricdr.release.folder import Release, verify
 from pricdr.signing import public_text, read_public_key

@@ -16,7 +16,7 @@ import numpy as np
 
 from pricdr import __version__
 from pricdr.privacy.accounting import TradeOff
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.release.certificate import Certificate, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release
 from pricdr.release.readme import Section, statement

@@ -12,7 +12,7 @@ from typing import Final
 from scipy.special import ndtr, ndtri
 
 from pricdr.privacy.accounting import HARDLY_ANY_EPSILON, LATTICE_FACTOR, Unit, epsilon_warnings, odds_factor
-from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import Certificate, StepStatement, rounded_up
 

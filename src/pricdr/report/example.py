@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from pricdr._publish import rehearse
+from pricdr._publish import Request, dry_run
 from pricdr.data.ratings import Ratings
 from pricdr.privacy.accounting import Guarantee, TradeOff
 from pricdr.release.drawing import DrawnRelease
@@ -28,15 +28,15 @@ class Example:
 def example(folder: ResultsFolder) -> Example:
     """Return the release that the default strategy would make for the users of a measured task, at ε = 4.
 
-    Nothing is drawn at random: σ, sensitivity and μ follow from what is declared, so a rehearsal has them all.
+    Nothing is drawn at random: σ, sensitivity and μ follow from what is declared, so a dry run has them all.
     """
     measured = [one for one in pairs_in_order(folder) if one.runs] or [one for one in folder.experiments if one.runs]
     pair = measured[0] if measured else None
     users = 1_000 if pair is None else min(MOST_USERS, max(1, pair.users("warm") + pair.users("cold")))
     listed = [str(number) for number in range(users)]
     ratings = Ratings.from_triples(listed[:1], ["item"])
-    certificate = rehearse(
-        ratings, Guarantee(epsilon=USUAL_EPSILON, delta=DELTA), users=listed, items=["item"]
+    certificate = dry_run(
+        Request(ratings, Guarantee(epsilon=USUAL_EPSILON, delta=DELTA), users=listed, items=["item"])
     ).certificate
     assert certificate is not None, "the default strategy knows its number of columns"
     assert certificate.mu is not None, "it is private"

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from pricdr._publish import publish
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.strategies import JLT
 from pricdr.release import Release
+from pricdr.strategies import JLT
 
 
 def release_with_rows(rows: npt.NDArray[np.float32], users: Sequence[str]) -> Release:

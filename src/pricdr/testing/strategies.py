@@ -15,10 +15,9 @@ from pricdr._publish import publish
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import CalibratedStep, Declared, calibrate
+from pricdr.privacy.mechanism import Entries, Run
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.randomness import Simulation
 from pricdr.release import Release, verify

@@ -15,8 +15,7 @@ from pricdr.engines.spark.blocks import Blocks, SparkMatrix, packed
 from pricdr.engines.spark.session import explained, opened_session
 from pricdr.engines.spark.table import CheckedRows, checked_rows, require_no_text_file
 from pricdr.errors import LARGEST_SCALE, ParameterError
-from pricdr.privacy.mechanism import MOST_ITEMS
-from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS
+from pricdr.privacy.steps import MOST_ITEMS, MOST_RATINGS, MOST_USERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,12 +1,63 @@
-"""The steps from ratings to published rows: one strategy a file."""
+"""Every strategy by name. Reading the table imports nothing heavy; asking it for a strategy does."""
 
-from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.strategies.base import Strategy
-from pricdr.privacy.strategies.features import Features
-from pricdr.privacy.strategies.fixed import Projection
-from pricdr.privacy.strategies.gaussian import JLT
-from pricdr.privacy.strategies.guided import Guided
-from pricdr.privacy.strategies.hadamard import SJLT
-from pricdr.privacy.strategies.spectral import LearnFrom, Spectral
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final, TypeVar
 
-__all__ = ["BY_NAME", "JLT", "SJLT", "Features", "Guided", "LearnFrom", "Projection", "Spectral", "Strategy"]
+from pricdr.errors import ParameterError
+from pricdr.extensions import Registry, fields_without_default, require_kind
+
+if TYPE_CHECKING:
+    from pricdr.privacy.strategies.base import Strategy
+
+Kind = TypeVar("Kind", bound="type[Strategy]")
+
+_OWN: Final[Mapping[str, str]] = {
+    "spectral": "pricdr.privacy.strategies.spectral:Spectral",
+    "guided": "pricdr.privacy.strategies.guided:Guided",
+    "features": "pricdr.privacy.strategies.features:Features",
+    "jlt": "pricdr.privacy.strategies.jlt:JLT",
+    "sjlt": "pricdr.privacy.strategies.sjlt:SJLT",
+}
+"""Where each of our strategies is defined, as module:class. A strategy is added by one line here."""
+
+
+def _require_strategy(kind: type) -> None:
+    from pricdr.privacy.strategies.base import Strategy
+
+    require_kind(kind, Strategy)
+
+
+BY_NAME: Final["Registry[Strategy]"] = Registry(
+    "strategy", group="pricdr.strategies", own=_OWN, check=_require_strategy
+)
+"""Every strategy, under the name certificates and the command line use: ours, and those that installed packages offer
+(entry points in the group ``pricdr.strategies``)."""
+
+
+def register(kind: Kind) -> Kind:
+    """Make a strategy of your own known in this process, and return it: releases made with it can then be verified.
+
+    Works as a decorator. A package does it with an entry point in the group ``pricdr.strategies`` instead.
+    """
+    BY_NAME.register(kind)
+    return kind
+
+
+def strategy_named(text: str) -> "Strategy":
+    """Return the strategy of this name (or module:Class, which is imported) with its defaults.
+
+    :class:`ParameterError` lists what it takes where the defaults are not enough.
+    """
+    kind = BY_NAME.find(BY_NAME.named(text))
+    require_arguments(kind, kind.needs)
+    return kind()
+
+
+def require_arguments(kind: "type[Strategy]", needed: Collection[str] = ()) -> None:
+    """Refuse to make a strategy of its defaults where it needs more; ``needed`` beside fields that have none."""
+    lacking = list(dict.fromkeys([*fields_without_default(kind), *needed]))
+    if lacking:
+        taken = ", ".join(f"{one.name} (needed)" if one.name in lacking else one.name for one in fields(kind))
+        example = f"{kind.__name__}({', '.join(f'{name}=…' for name in lacking)})"
+        raise ParameterError(f"strategy {kind.name} takes {taken}: give publish one, such as strategy={example}")

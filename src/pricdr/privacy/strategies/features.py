@@ -9,8 +9,7 @@ from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.strategies.base import Float32Array, default_dim
-from pricdr.privacy.strategies.fixed import Projection
+from pricdr.privacy.strategies.base import Float32Array, Projection, default_dim
 from pricdr.progress import Progress
 from pricdr.randomness import Randomness
 

@@ -8,11 +8,10 @@ import numpy as np
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.guide import guide, matched
-from pricdr.privacy.run import Entries, Run, erasing
+from pricdr.privacy.mechanism import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy
-from pricdr.privacy.strategies.rounds import Rounds
+from pricdr.privacy.strategies.rounds import Rounds, guide, matched
 from pricdr.privacy.sums import IntegerArray
 
 SHARES: Final = (0.15, 0.25, 0.6)

@@ -9,8 +9,7 @@ import numpy.typing as npt
 from pricdr.data.ratings import Ids
 from pricdr.parallel import each_block
 from pricdr.privacy.mechanism import squared_norms
-from pricdr.privacy.strategies.base import Float32Array
-from pricdr.privacy.strategies.fixed import RandomProjection
+from pricdr.privacy.strategies.base import Float32Array, RandomProjection
 from pricdr.progress import Progress
 from pricdr.randomness import BLOCK, Bytes, Randomness, Stream
 

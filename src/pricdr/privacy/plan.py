@@ -1,0 +1,214 @@
+"""What a release, or several, will cost: settled before a random bit is drawn.
+
+Whatever can be refused is refused here: nothing may fail once a ledger has paid.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Final
+
+from pricdr.data.blocks import RatingsSource
+from pricdr.data.ids import Ids
+from pricdr.errors import BudgetError, InputError, ParameterError, require_count
+from pricdr.parallel import cores
+from pricdr.privacy.accounting import LATTICE_FACTOR, Calibration, Guarantee, Unit, composed_epsilon, mu_of, paper_sigma
+from pricdr.privacy.ledger import Balance
+from pricdr.privacy.steps import (
+    MOST_ITEMS,
+    MOST_RATINGS,
+    MOST_USERS,
+    Bounds,
+    CalibratedStep,
+    Declared,
+    Grid,
+    Kind,
+    calibrate,
+    noiseless,
+    total_mu,
+    total_numbers,
+)
+from pricdr.privacy.strategies.base import Strategy
+from pricdr.privacy.strategies.spectral import Spectral
+
+
+def select(ratings: RatingsSource, users: Ids | None, items: Ids | None) -> RatingsSource:
+    """Return the listed users and items; refusals go by the lists and by sizes.
+
+    Ratings none of which count are published like any others, as noise alone: a refusal would tell whoever waits for
+    the release what was rated.
+    """
+    selected = ratings.select(users, items)
+    if not selected.users:
+        raise InputError("there are no users to publish")
+    if items is not None and not selected.items:
+        raise InputError("there are no items to publish")
+    sizes = (len(selected.items), MOST_ITEMS), (len(selected.users), MOST_USERS), (len(ratings), MOST_RATINGS)
+    for what, (count, most) in zip(("items", "users", "ratings"), sizes, strict=True):
+        if count > most:
+            raise InputError(f"{count:,} {what} are more than the {most:,} that sums are exact for")
+    return selected
+
+
+def calibrated(
+    guarantee: Guarantee, strategy: Strategy, declared: Declared, calibration: Calibration, *, noisy: bool
+) -> tuple[CalibratedStep, ...]:
+    """Return every step with its σ and its grid; refuse what would fail once it is paid."""
+    bounds, exact = declared.bounds, calibration is Calibration.EXACT
+    layout = strategy.steps(declared)
+    if exact:
+        steps = calibrate(layout, guarantee, bounds)
+    else:
+        steps = (CalibratedStep(layout[-1], _paper_grid(guarantee, strategy, bounds)),)
+    delivered = composed_epsilon([(total_mu(steps), total_numbers(steps))], guarantee.delta)
+    if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
+        raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
+    if not noisy:
+        steps = noiseless(layout, bounds)
+    steps[-1].grid.radius(bounds)  # refuses a scale that exact arithmetic cannot hold
+    return steps
+
+
+def _paper_grid(guarantee: Guarantee, strategy: Strategy, bounds: Bounds) -> Grid:
+    if not strategy.rows_cancel:
+        raise ParameterError(f"the paper's calibration is for its own jlt and sjlt, not for {strategy.name}")
+    if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
+        raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
+    sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.columns)
+    return Grid.for_noise(sigma, bounds=bounds, dim=strategy.columns)
+
+
+_START: Final = 0.05
+"""Seconds that even the smallest release takes."""
+_BLOCKS: Final = 8 << 20
+"""Bytes of the blocks that are being worked on."""
+_ALONE: Final = 0.3
+"""The part of the work that runs on one core, whatever there is."""
+
+
+@dataclass(frozen=True)
+class _Price:
+    """What a step costs, in processor seconds and in bytes; measured, and rounded up (``benchmarks/publish.py``)."""
+
+    number: float
+    """For each noisy number."""
+    product: float
+    """For each rating and column."""
+    item: float
+    """For each item and column."""
+    number_bytes: int
+    rating_bytes: int
+    item_bytes: int
+
+
+_GIVEN: Final = _Price(15e-9, 0.6e-9, 50e-9, number_bytes=4, rating_bytes=25, item_bytes=10)
+_LEARNT: Final = _Price(100e-9, 3.6e-9, 50e-9, number_bytes=60, rating_bytes=45, item_bytes=60)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a release takes beyond reading the ratings. Right within a factor of a few: machines differ."""
+
+    processor_seconds: float
+    memory: int
+    """Bytes, on top of the ratings themselves."""
+    item_rows: int
+    """Bytes of what is computed for items, in the step where that is most."""
+    user_rows: int
+    """Bytes of what is computed for users, likewise."""
+    learns: bool
+    """Whether any step learns from the ratings: users' rows are then needed again, not only written."""
+
+    @property
+    def seconds(self) -> float:
+        """Time that passes, on as many cores as this process may use."""
+        return self.processor_seconds * (_ALONE + (1 - _ALONE) / cores())
+
+
+def estimate(settled: Iterable[CalibratedStep], *, ratings: int, items: int) -> Estimate:
+    """Return what these steps take for so many ratings of so many items."""
+    seconds, memory, item_rows, user_rows, learns = _START, 0, 0, 0, False
+    for one in settled:
+        step = one.step
+        price = _GIVEN if step.kind is Kind.GIVEN else _LEARNT
+        learns |= step.kind is not Kind.GIVEN
+        columns = step.numbers
+        seconds += columns * (price.number * step.rows + price.product * ratings + price.item * items)
+        # Steps follow one another, and each gives its memory back.
+        of_items, of_users = columns * price.item_bytes * items, columns * price.number_bytes * step.rows
+        memory = max(memory, of_items + of_users + price.rating_bytes * ratings)
+        item_rows, user_rows = max(item_rows, of_items), max(user_rows, of_users)
+    return Estimate(seconds, memory + _BLOCKS, item_rows, user_rows, learns)
+
+
+MOST_RELEASES: Final = 1_000_000
+EXAMPLE_USERS: Final = 1_000
+"""Listed users of the release that σ is stated for: their number hardly changes it."""
+_DIGITS: Final = Context(prec=6, rounding=ROUND_FLOOR)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What each of several releases to come may cost, all alike."""
+
+    releases: int
+    mu: float
+    guarantee: Guarantee
+    """What each may claim: the largest ε at the budget's δ, rounded down to six digits."""
+
+    @property
+    def sigma(self) -> float | None:
+        """σ of the published numbers under the default strategy, each rating counted as 1; None if it cannot be had.
+
+        For the user unit with a clip of 1: σ grows with the clip.
+        """
+        bounds = Bounds(clip=1.0 if self.guarantee.unit is Unit.USER else None)
+        declared = Declared(bounds=bounds, unit=self.guarantee.unit, users=EXAMPLE_USERS, items=None)
+        strategy = Spectral().resolved(self.guarantee, ())
+        try:
+            return calibrate(strategy.steps(declared), self.guarantee, bounds)[-1].grid.sigma
+        except ParameterError:  # so small an ε that rounding alone would take all of it
+            return None
+
+
+def equal_allowance(balance: Balance, releases: int) -> Allowance:
+    """Return what each of ``releases`` more may cost if all cost the same; :class:`BudgetError` where nothing is left.
+
+    μ² is what adds up, so each gets μ/√n of what is left: far more than ε/n.
+
+    >>> budget = Guarantee(epsilon=8, delta=1e-6)
+    >>> equal_allowance(Balance.unspent(budget), 52).guarantee.epsilon > 5 * 8 / 52
+    True
+    """
+    require_count(releases=releases)
+    if releases > MOST_RELEASES:
+        raise ParameterError(f"releases must be at most {MOST_RELEASES:,}, got {releases:,}")
+    mu = balance.mu_left / releases**0.5
+    epsilon = composed_epsilon([(mu, 1)], balance.budget.delta)
+    # What is left is computed with a margin of 1e-12, which must not turn an epsilon of 8 into 7.99999.
+    rounded = float(_DIGITS.create_decimal(Decimal(epsilon * (1 + 1e-10))))
+    if not rounded:
+        raise BudgetError(
+            f"nothing is left of {balance.budget} that {releases:,} more release{'' if releases == 1 else 's'} could "
+            "claim"
+        )
+    return Allowance(releases, mu, Guarantee(epsilon=rounded, delta=balance.budget.delta, unit=balance.budget.unit))
+
+
+def allowance_at(balance: Balance, epsilon: float) -> Allowance:
+    """Return how many more releases of this ε at the budget's δ fit; :class:`BudgetError` where not even one does.
+
+    >>> budget = Guarantee(epsilon=8, delta=1e-6)
+    >>> allowance_at(Balance.unspent(budget), 8.0).releases, allowance_at(Balance.unspent(budget), 1.0).releases
+    (1, 41)
+    """
+    each = Guarantee(epsilon=epsilon, delta=balance.budget.delta, unit=balance.budget.unit)
+    mu = mu_of(each.epsilon, each.delta) / LATTICE_FACTOR
+    releases = min(MOST_RELEASES, balance.room_for(mu))
+    if not releases:
+        raise BudgetError(
+            f"too little is left for one more release of epsilon {epsilon:g}: the budget, {balance.budget}, has room "
+            f"for one of {balance.room:.6g}"
+        )
+    return Allowance(releases, mu, each)

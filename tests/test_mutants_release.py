@@ -6,7 +6,7 @@ import pytest
 from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, signing, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.release import plan
+from pricdr.privacy import plan
 from pricdr.release.certificate import rounded_up
 from pricdr.release.checks import check_ledger, check_matrix
 from pricdr.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign

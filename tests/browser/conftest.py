@@ -50,10 +50,10 @@ def open_page(browser, tmp_path) -> Iterator[Callable]:
         page.set_default_timeout(30000)  # a busy machine is not a broken page
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        # A blob is made by the page itself, for a download.
+        # Pictures are part of the page.
         page.on(
             "request",
-            lambda sent: sent.url in {path.as_uri()} or sent.url.startswith("blob:") or complaints.append(sent.url),
+            lambda sent: sent.url in {path.as_uri()} or sent.url.startswith("data:") or complaints.append(sent.url),
         )
         page.goto(path.as_uri())
         return page

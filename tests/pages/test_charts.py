@@ -1,95 +1,78 @@
-"""Charts become plain SVG in a page: marks with words, series that can be hidden, known colours, own ids."""
+"""Charts become pictures that run and load nothing, one for light pages and one for dark; without altair, words."""
 
+import subprocess
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import altair as alt
 import pytest
 
-from pricdr.errors import ParameterError
-from pricdr.markup import shown_text
-from pricdr.pages import Palette
-from pricdr.pages.charts import chart_figure, described
-from pricdr.pages.palette import ALL, DASHES, SERIES, SHAPES
-from tests.pages.everything import EPSILONS, EVIL, NAMES, line_chart
+from pricdr.errors import printable
+from pricdr.pages import Bar, Dot, bar_chart, dot_plot
+from pricdr.pages.charts import DARK, LIGHT, chart_figure
+from tests.pages.everything import EVIL
+
+DOTS = [
+    Dot(row, group, mean, mean - 0.02, mean + 0.02)
+    for group, means in (("warm", (0.2, 0.31)), ("cold", (0.21, 0.25)))
+    for row, mean in zip(("popularity", "with release"), means, strict=True)
+]
 
 
-@pytest.fixture(scope="module")
-def chart():
-    return line_chart("alone")
+def texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}text")]
 
 
-@pytest.fixture(scope="module")
-def svg(chart):
-    return ElementTree.fromstring(chart.svg)
+def test_a_dot_plot_names_every_row_and_writes_every_value_and_interval_in_words():
+    figure = dot_plot("d", "c", DOTS, label="NDCG@10", strong="with release")
+    shown = texts(figure.light)
+    for words in ("popularity", "with release", "0.200", "0.310", "warm", "cold", "NDCG@10"):
+        assert words in shown
+    assert figure.in_words.startswith("NDCG@10. warm, popularity: 0.200 [0.180, 0.220]; warm, with release: 0.310 [")
 
 
-def test_every_point_has_words_and_belongs_to_its_series(chart, svg):
-    marks = [element for element in svg.iter() if element.get("class") == "mark"]
-    assert len(marks) == len(NAMES) * len(EPSILONS)
-    first = marks[0]
-    assert first.get("data-series") == "jlt"
-    assert first.get("aria-label") == "jlt. ε = 0.5: 0.0652 ± 0.0100. seed 1: 0.06516"
-    assert first.find("title").text == "jlt\nε = 0.5: 0.0652 ± 0.0100\nseed 1: 0.06516"
-    assert chart.series == NAMES
-    assert [mark.get("data-series") for mark in marks[::5]] == [shown_text(name) for name in NAMES]
+@pytest.mark.parametrize("draw", [dot_plot, bar_chart])
+def test_what_is_not_finite_is_left_out_and_nothing_is_no_figure(draw):
+    nan, inf = float("nan"), float("inf")
+    if draw is dot_plot:
+        kept = dot_plot("d", "c", [Dot("a", "g", nan, nan, nan), Dot("b", "g", 1.0, -inf, inf)], label="x")
+        assert kept.in_words == "x. g, b: 1.000."
+        assert dot_plot("d", "c", [Dot("a", "g", nan, 0, 1)], label="x") is None
+    else:
+        kept = bar_chart("b", "c", [Bar("a", nan, "?"), Bar("b", 2.0, "two"), Bar("c", 1e300, "much")])
+        assert kept.in_words == "b: two; c: much."
+        assert bar_chart("b", "c", [Bar("a", 0.0, "0")]) is None
 
 
-def test_lines_error_bars_and_the_legend_hide_with_their_series_and_have_no_tooltip(svg):
-    of_jlt = [element for element in svg.iter() if element.get("data-series") == "jlt"]
-    marks = [element for element in of_jlt if element.get("class") == "mark"]
-    entries = [element for element in of_jlt if "entry" in element.get("class", "")]
-    rest = [element for element in of_jlt if element not in marks and element not in entries]
-    assert (len(marks), len(entries)) == (5, 1)
-    assert sorted(element.tag for element in rest) == ["line"] * 5 + ["path"]
-    assert all(element.get("aria-hidden") == "true" for element in rest)
+def test_both_pictures_have_the_colours_of_their_pages():
+    figure = dot_plot("d", "c", DOTS, label="x")
+    for svg, theme, other in ((figure.light, LIGHT, DARK), (figure.dark, DARK, LIGHT)):
+        assert theme["background"] in svg
+        assert theme["text"]["color"] in svg
+        assert other["text"]["color"] not in svg
 
 
-def test_ids_are_the_figure_s_own(svg):
-    ids = [element.get("id") for element in svg.iter() if element.get("id")]
-    used = [value for element in svg.iter() for value in element.attrib.values() if value.startswith("url(")]
-    assert ids
-    assert {f"url(#{name})" for name in ids} == set(used)
-    assert all(name.startswith("alone-") for name in ids)
+def test_a_name_that_is_hostile_in_vega_or_in_xml_is_text():
+    names = [EVIL, "datum['x']", "a: b", '["x"]', "a" * 5]
+    for figure in (
+        dot_plot("d", "c", [Dot(name, EVIL, 0.5, 0.4, 0.6) for name in names], label=EVIL),
+        bar_chart("b", "c", [Bar(name, 1.0, "1") for name in names]),
+    ):
+        for svg in (figure.light, figure.dark):
+            assert "<script" not in svg
+            # The end of a long name is cut off.
+            assert any((text or "").startswith(printable(EVIL)[:12]) for text in texts(svg))
 
 
-def test_only_plain_shapes_and_known_colours_reach_the_page(svg):
-    tags = {element.tag for element in svg.iter()}
-    assert tags <= {"svg", "g", "path", "line", "rect", "text", "title", "defs", "clipPath"}
-    known = {colour.light for colour in ALL} | {"none"}
-    painted = {element.get(name) for element in svg.iter() for name in ("fill", "stroke")} - {None}
-    assert painted <= known
-
-
-def test_links_and_pictures_that_a_chart_asks_for_are_left_out():
-    rows = [{"x": 1, "to": "https://example.org/", "tip": described("a", "one")}]
-    base = alt.Chart(alt.Data(values=rows)).encode(x="x:Q", href="to:N", description="tip:N")
-    drawn = chart_figure(
-        "c", "c", base.mark_point() + base.mark_image(width=9, height=9).encode(url="to:N"), in_words="w"
-    )
-    assert "example.org" not in drawn.svg
-    assert "<image" not in drawn.svg
-
-
-def test_a_name_that_is_hostile_in_vega_is_text():
-    names = (EVIL, "datum['x']", "a: b", '["x"]', "")
-    drawn = line_chart("c", names=names)
-    assert set(drawn.series) == set(names)
-    assert "<script" not in drawn.svg
-
-
-def test_no_two_series_look_alike():
-    names = [f"method {at}" for at in range(40)]
-    palette = Palette(names)
-    looks = [
-        list(zip(palette.color().to_dict()["scale"]["range"], channel.to_dict()["scale"]["range"], strict=True))
-        for channel in (palette.shape(), palette.dash())
-    ]
-    for pairs in looks:
-        assert len({str(pair) for pair in pairs}) == len(names)
-    assert len(SERIES) == len(SHAPES) == len(DASHES)
-    assert palette.colour("method 1") == SERIES[1].light
-    with pytest.raises(ParameterError, match="none of the palette's series"):
-        palette.colour("another")
+def test_what_a_chart_asks_for_elsewhere_is_not_fetched():
+    """It would not be shown either: a browser loads nothing for a picture inside of an image."""
+    base = alt.Chart(alt.InlineData(values=[{"x": 1, "to": "https://example.org/picture.png"}])).encode(x="x:Q")
+    figure = chart_figure("c", "c", base.mark_image(width=9, height=9).encode(url="to:N"), in_words="w")
+    assert "base64" not in figure.light
+    remote = alt.Chart(alt.UrlData(url="https://example.org/data.json")).mark_point().encode(x="x:Q")
+    with pytest.raises(ValueError, match="example"):
+        chart_figure("c", "c", remote, in_words="w")
 
 
 def _luminance(colour: str) -> float:
@@ -98,9 +81,24 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("shade", ["light", "dark"])
-def test_series_stand_out_from_the_paper(shade):
-    paper = _luminance(getattr(ALL[0], shade))
-    for colour in SERIES:
-        own = _luminance(getattr(colour, shade))
-        assert (max(own, paper) + 0.05) / (min(own, paper) + 0.05) >= 3
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_series_and_words_stand_out_from_the_paper_and_no_two_series_look_alike(theme):
+    paper = _luminance(theme["background"])
+    series, shapes = theme["range"]["category"], theme["range"]["symbol"]
+    assert len(set(series)) == len(set(shapes)) == len(series)
+    for colour, least in [
+        *((one, 3) for one in series),
+        (theme["text"]["color"], 7),
+        (theme["axis"]["labelColor"], 4.5),
+    ]:
+        own = _luminance(colour)
+        assert (max(own, paper) + 0.05) / (min(own, paper) + 0.05) >= least
+
+
+def test_without_altair_the_pages_of_releases_evaluations_and_the_demo_have_words_instead():
+    blocked = "import sys\nfor name in ('altair', 'vl_convert'): sys.modules[name] = None\n"
+    code = f"{blocked}from tests.browser.examples import demo, evaluation, inspection\nfrom pathlib import Path\n"
+    code += "import tempfile\nfor page in (demo, evaluation, inspection):\n"
+    code += "    with tempfile.TemporaryDirectory() as folder: text = page(Path(folder))\n"
+    code += "    assert '<img' not in text and 'charts need altair and vl_convert' in text\n"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -2,14 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pricdr.errors import ParameterError, printable
-from pricdr.extras import REPORT
-from pricdr.pages import Bullets, Cell, Column, Page, Row, Section, Table, render, table
-from pricdr.pages.page import slug
+from pricdr.pages import Cell, Column, Page, Row, Section, Table, render, table
 from tests.pages.everything import EVIL, everything
 from tests.pages.parsed import require_self_contained
 
@@ -24,10 +21,14 @@ def test_a_page_of_everything_is_whole_and_loads_nothing(text):
     for media in ("prefers-color-scheme: dark", "print", "max-width", "prefers-reduced-motion"):
         assert media in text
     assert "width=device-width" in text
-    assert page.tags.count("section") == 4
-    assert page.tags.count("h2") == 3
-    assert page.tags.count("h3") == 1
-    assert {"header", "main", "nav", "footer"} <= set(page.tags)
+    assert [page.tags.count(tag) for tag in ("section", "h2", "h3", "header", "footer", "picture")] == [
+        5,
+        3,
+        2,
+        1,
+        1,
+        2,
+    ]
 
 
 def test_text_is_escaped_wherever_it_goes(text):
@@ -36,25 +37,15 @@ def test_text_is_escaped_wherever_it_goes(text):
     assert "49" not in page.text.replace("0.49", "")
     assert all(line.replace("\xa0", " ").isprintable() for line in text.split("\n"))
     shown = printable(EVIL).replace(" %", "\xa0%")
-    # Title, h1, nav, section, lead, paragraph, note, fact, command, summary, footer, table row, list; and in figures.
-    assert page.text.count(shown) >= 20
-    assert shown in page.values("tr", "data-series")
-    assert shown in page.values("input", "value")
-    assert shown in page.values("path", "data-series")
+    # Title, h1, section, lead, paragraph, note, fact, command, summary, footer, table row, list, caption.
+    assert page.text.count(shown) >= 13
+    assert any(shown in words for words in page.values("img", "alt"))
 
 
 def test_text_that_looks_like_a_template_is_text():
     text = render(Page("{title}", [Section("{%raw%}", ["{{ title }} {0}"])]))
     for words in ("<h1>{title}</h1>", ">{%raw%} <a", "<p>{{ title }} {0}</p>"):
         assert words in text
-
-
-def test_sections_offer_what_can_be_hidden_in_them_and_only_where_there_is_a_choice():
-    methods = table("t", "c", ["method", "x"], [["a", "1"], ["b", "2"]])
-    page = require_self_contained(render(Page("t", [Section("one", [Section("inner", [methods])]), Section("two")])))
-    assert page.values("input", "value") == ["a", "b"]
-    single = table("t", "c", ["method", "x"], [["a", "1"]])
-    assert "<input" not in render(Page("t", [Section("one", [single])]))
 
 
 @pytest.mark.parametrize("id", ["same", "two words", 'a"b'])
@@ -64,16 +55,9 @@ def test_ids_are_unique_and_plain(id):
         render(Page("t", parts))
 
 
-def test_slugs_of_any_heading_can_be_linked_to():
-    assert slug("RQ4: what ε buys?") == "rq4-what-ε-buys"
-    assert slug("!?") == "section"
-
-
 def test_a_row_of_another_width_is_refused():
     with pytest.raises(ParameterError, match="table t has 2 columns"):
         table("t", "c", ["a", "b"], [["1"]])
-    with pytest.raises(ParameterError, match="table t has 1 columns"):
-        Table("t", "c", [Column("a")], [Row(["1"])], spans=[("x", 2)])
 
 
 def test_marks_are_explained_once_below_the_table():
@@ -121,23 +105,3 @@ def test_pages_are_built_where_nothing_heavy_is_installed():
     blocked = f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
     code = f"{blocked}from pricdr.pages import Page, render; render(Page('t'))"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_pages_of_releases_evaluations_and_the_demo_need_no_altair():
-    blocked = "import sys\nfor name in ('altair', 'vl_convert'): sys.modules[name] = None\n"
-    code = f"{blocked}from tests.browser.examples import demo, evaluation, inspection\nfrom pathlib import Path\n"
-    code += "import sys, tempfile\nfor page in (demo, evaluation, inspection):\n"
-    code += "    with tempfile.TemporaryDirectory() as folder: assert '<svg' in page(Path(folder))"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
-
-
-def test_without_altair_a_chart_is_refused_in_one_line_that_says_what_to_install():
-    blocked = "import sys\nsys.modules['altair'] = None\n"
-    code = f"{blocked}from pricdr.extras import REPORT\nREPORT.require()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith(f"charts need altair: {REPORT.command}")
-
-
-def test_bullets_hold_words_that_look_like_attributes():
-    text = render(Page("t", [Section("s", [Bullets(["items", "parts"])])]))
-    assert "<li>items</li>" in text

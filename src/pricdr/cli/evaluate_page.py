@@ -66,12 +66,12 @@ def _over_splits(repeated: "RepeatedComparison") -> Section:
         cell = Cell.of(figure)
         values = by_split[model][ranking][stratum]
         shown = Cell(cell.text, sum(values) / len(values), cell.detail, _each_split(values))
-        figures.append(Row([model, ranking, stratum, shown], series=model))
+        figures.append(Row([model, ranking, stratum, shown]))
     gains = []
     for one in repeated.differences:
         mean = sum(one.by_split) / len(one.by_split)
         shown = Cell(f"{mean:+.4f}", mean, hover=_each_split(one.by_split))
-        gains.append(Row([one.model, one.ranking, one.stratum, shown, Cell(one.gains, mean)], series=one.model))
+        gains.append(Row([one.model, one.ranking, one.stratum, shown, Cell(one.gains, mean)]))
     names = [_MODEL, ranked, _KIND]
     against = f"Difference to {repeated.models[0]}"
     return Section(
@@ -82,7 +82,6 @@ def _over_splits(repeated: "RepeatedComparison") -> Section:
             Table("splits-gains", against, [*names, Column("mean"), Column("split by split")], gains),
         ],
         id="splits",
-        hides="models",
     )
 
 
@@ -93,7 +92,7 @@ def _each_split(values: Sequence[float]) -> list[str]:
 def _ranking_section(comparison: "Comparison", ranking: "Ranking") -> Section:
     title = comparison.title(ranking)
     blocks = [*_compared(comparison, ranking), *_figure_tables(comparison, ranking)]
-    return Section(title[0].upper() + title[1:], blocks, id=ranking, hides="models")
+    return Section(title[0].upper() + title[1:], blocks, id=ranking)
 
 
 def _compared(comparison: "Comparison", ranking: "Ranking") -> Content:
@@ -122,7 +121,6 @@ def _figure_tables(comparison: "Comparison", ranking: "Ranking") -> Iterator[Tab
                     f"{int(keep.sum()):,}",
                     *(_measured(comparison.values[model][ranking][metric][keep]) for metric in metrics),
                 ],
-                series=model,
             )
             for model in comparison.models
             for stratum, keep in comparison.strata.items()
@@ -153,7 +151,7 @@ def _difference_table(comparison: "Comparison", differences: Sequence["PairedDif
         cell = Cell(
             f"{d.mean:+.4f}", d.mean, f"[{d.low:+.4f}, {d.high:+.4f}]", (f"{d.mean:+.6f}", f"p = {d.p_value:.6f}")
         )
-        rows.append(Row([one.model, one.stratum, cell, Cell(f"{d.p_value:.4f}", d.p_value)], series=one.model))
+        rows.append(Row([one.model, one.stratum, cell, Cell(f"{d.p_value:.4f}", d.p_value)]))
     columns = [_MODEL, _KIND, Column(f"{comparison.compared_by}, difference [95 %]"), Column("p")]
     caption = f"Differences to {comparison.models[0]}, user by user, {ranking} ranking"
     return Table(f"{ranking}-differences", caption, columns, rows)
@@ -169,8 +167,6 @@ def _plot(comparison: "Comparison", differences: Sequence["PairedDifference"], r
             one.difference.mean,
             one.difference.low,
             one.difference.high,
-            series=one.model,
-            hover=(f"p = {one.difference.p_value:.4f}",),
         )
         for one in sorted(differences, key=lambda one: strata.index(one.stratum))
     ]

@@ -12,19 +12,15 @@ from pricdr.cli.options import PublicKeyOption
 def report(
     results: Annotated[Path, typer.Argument(help="A results folder, as pricdr reproduce writes it.")],
     out: Annotated[Path, typer.Option(help="The page to write.")],
-    release: Annotated[
-        Path | None, typer.Option(help="A release folder to draw for people, verified first; otherwise an example.")
-    ] = None,
+    release: Annotated[Path | None, typer.Option(help="A release folder to draw as well, verified first.")] = None,
     public_key: PublicKeyOption = None,
 ) -> None:
-    """Write one self-contained page of all results: the answer, the paper's tables and figures, ours beside them.
+    """Write one self-contained page of all results, which opens with what crosses at which epsilon, and for whom.
 
-    It opens with what crosses at which epsilon, for whom and with what certainty. Sentences are computed from the
-    results, and fall silent where these do not tell. Then come Tables 2 and 3, RQ3 to RQ5, the frontier, searches,
-    cost, a release drawn for people, and what was run, from which commit and on what machine. What is missing is
-    said to be.
+    Three sentences, one picture and one table; below them, folded, every arm of every experiment, the paper's tables
+    beside ours, searches, and what was run, from which commit and on what machine. What is missing is said to be.
 
-    The page loads nothing. Tables sort, filter and copy; charts show exact values and seeds, and can be downloaded.
+    The page loads nothing. Tables sort, filter and copy, and tell exact values and seeds; charts can be saved.
     """
     from pricdr.extras import REPORT
     from pricdr.files import require_writable, write_new

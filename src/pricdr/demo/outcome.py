@@ -9,10 +9,10 @@ from pricdr.evaluation.metrics import Float64Array, Metrics
 from pricdr.evaluation.verdict import Difference, compare, standard_error
 from pricdr.pages import (
     Bullets,
-    Cell,
     Column,
     Commands,
     Content,
+    Details,
     Dot,
     Note,
     Page,
@@ -21,6 +21,7 @@ from pricdr.pages import (
     Table,
     dot_plot,
     render,
+    table,
 )
 
 POPULARITY: Final = "popularity"
@@ -29,7 +30,7 @@ RELEASE: Final = "with release"
 PLAINTEXT: Final = "plaintext source"
 
 METRICS: Final = ("NDCG@10", "HR@10")
-STRATA: Final = {"warm": "own history", "cold": "no history"}
+STRATA: Final = {"cold": "no history", "warm": "own history"}
 _PAIRS: Final = ((RELEASE, POPULARITY), (RELEASE, ALONE), (PLAINTEXT, RELEASE))
 
 NOT_FOR_REAL: Final = (
@@ -73,7 +74,7 @@ class Outcome:
     @classmethod
     def of(cls, metrics: Mapping[str, Metrics], split: Split) -> "Outcome":
         """Return the outcome of every method's metrics of every evaluated user."""
-        parts = {name: keep for name, keep in split.strata().items() if name in STRATA}
+        parts = {name: split.strata()[name] for name in STRATA}
         return cls(
             users={name: int(keep.sum()) for name, keep in parts.items()},
             figures={
@@ -104,30 +105,32 @@ def conclusion(outcome: Outcome) -> tuple[str, str]:
 
 
 def _verdict(outcome: Outcome, stratum: str) -> str:
-    over = [outcome.differences[RELEASE, rival, stratum] for rival in (POPULARITY, ALONE)]
+    over = {rival: outcome.differences[RELEASE, rival, stratum] for rival in (POPULARITY, ALONE)}
     # Both: a release that beats the target's own model, but not a list of what is popular, is worth nothing.
-    verdict = "the release helps" if all(d.low > 0 for d in over) else "no gain shown"
-    compared = [_compared_with(d, rival) for d, rival in zip(over, (POPULARITY, "the target alone"), strict=True)]
-    price = _price(outcome.differences[PLAINTEXT, RELEASE, stratum])
-    return f"{stratum.capitalize()} users: {verdict}. NDCG@10 with the release {compared[0]} and {compared[1]}. {price}"
+    verdict = "the release helps" if all(d.low > 0 for d in over.values()) else "no gain shown"
+    rivals = {POPULARITY: "popularity", ALONE: "the target alone"}
+    compared = [
+        _by_sign(d, f"is {d.mean:.3f} above {name}", f"is {-d.mean:.3f} below {name}", f"cannot be told from {name}")
+        for d, name in ((d, rivals[rival]) for rival, d in over.items())
+    ]
+    price = outcome.differences[PLAINTEXT, RELEASE, stratum]
+    costs = _by_sign(
+        price,
+        f"The plaintext source would give {price.mean:.3f} more",
+        f"The plaintext source gave {-price.mean:.3f} less",
+        "No difference from the plaintext source is shown",
+    )
+    comment = _by_sign(price, ": that is the price of privacy", ": here it is no upper limit", "", interval=False)
+    return (
+        f"{stratum.capitalize()} users: {verdict}. NDCG@10 with the release {compared[0]} and {compared[1]}. "
+        f"{costs}{comment}."
+    )
 
 
-def _compared_with(d: Difference, rival: str) -> str:
-    interval = f"(95 % interval {d.low:+.3f} to {d.high:+.3f})"
-    if d.low > 0:
-        return f"is {d.mean:.3f} above {rival} {interval}"
-    if d.high < 0:
-        return f"is {-d.mean:.3f} below {rival} {interval}"
-    return f"cannot be told from {rival} {interval}"
-
-
-def _price(d: Difference) -> str:
-    interval = f"(95 % interval {d.low:+.3f} to {d.high:+.3f})"
-    if d.low > 0:
-        return f"The plaintext source would give {d.mean:.3f} more {interval}: that is the price of privacy."
-    if d.high < 0:
-        return f"The plaintext source gave {-d.mean:.3f} less {interval}: here it is no upper limit."
-    return f"No difference from the plaintext source is shown {interval}."
+def _by_sign(d: Difference, above: str, below: str, unclear: str, *, interval: bool = True) -> str:
+    """Return the words for a difference that lies above zero, below it, or cannot be told from it."""
+    words = above if d.low > 0 else below if d.high < 0 else unclear
+    return f"{words} (95 % interval {d.low:+.3f} to {d.high:+.3f})" if interval else words
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
@@ -138,7 +141,11 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         "",
         " " * 18 + "".join(f"{f'{outcome.users[stratum]:,} {stratum} users':<{wide}}" for stratum in STRATA),
         " " * 18 + "".join(f"{metric:<15}" for _ in STRATA for metric in METRICS),
-        *(f"{row[0]:<18}" + "".join(f"{cell:<15}" for cell in row[1:]) for row in _rows(outcome)),
+        *(
+            f"{method:<18}"
+            + "".join(f"{outcome.figures[method, s, metric]!s:<15}" for s in STRATA for metric in METRICS)
+            for method in outcome.methods
+        ),
         "",
         "Differences in NDCG@10, user by user, with 95 % intervals:",
         "",
@@ -155,7 +162,7 @@ def outcome_page(
     commands: Sequence[str],
     drawn: Sequence[Section] = (),
 ) -> str:
-    """Return the same as a page: figures, plot, conclusion, promise, and how to repeat it.
+    """Return the same as a page: plot, figures, conclusion, promise, and how to repeat it.
 
     Args:
         outcome: what was measured.
@@ -168,16 +175,35 @@ def outcome_page(
         f"A source company published its ratings under differential privacy (epsilon {epsilon:g} for one rating). A "
         "target company, which shares its users and nothing else, trained a recommender with that release and without."
     )
+    groups = {stratum: f"{outcome.users[stratum]:,} {stratum} users ({words})" for stratum, words in STRATA.items()}
+    dots = [
+        Dot(method, group, figure.mean, figure.low, figure.high)
+        for stratum, group in groups.items()
+        for method in outcome.methods
+        for figure in [outcome.figures[method, stratum, "NDCG@10"]]
+    ]
+    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
+    plot = dot_plot("ndcg", "NDCG@10 by kind of user", dots, label="NDCG@10", strong=RELEASE)
+    header = ["difference", *(f"{stratum} users" for stratum in STRATA)]
+    differences = table(
+        "differences-table", "Differences in NDCG@10, user by user, with 95 % intervals", header, _differences(outcome)
+    )
     repeated = (
         "In this page's folder, with pricdr installed. The noise is new in every release, so figures move a little."
     )
+    figures: Content = [
+        ranked,
+        *([plot] if plot else []),
+        _figures(outcome, groups, "NDCG@10"),
+        NOT_FOR_REAL,
+        Details("Differences, and the same by HR@10", [differences, _figures(outcome, groups, "HR@10")]),
+    ]
     return render(
         Page(
             "PriCDR demo: what a private release is worth",
             lead=[story, *conclusion(outcome), Note(SYNTHETIC)],
             sections=[
-                Section("Figures", _figures(outcome)),
-                Section("Differences, user by user", [_difference_table(outcome)]),
+                Section("Figures", figures),
                 *drawn,
                 *(Section(title, [Bullets(sentences)]) for title, sentences in promise),
                 Section("How to repeat it", [repeated, Commands(commands)]),
@@ -186,51 +212,16 @@ def outcome_page(
     )
 
 
-def _figures(outcome: Outcome) -> Content:
-    """Return the plot and the table of all figures."""
-    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
-    dots = [
-        Dot(method, _group(outcome, stratum), figure.mean, figure.low, figure.high)
-        for stratum in STRATA
-        for method in outcome.methods
-        for figure in [outcome.figures[method, stratum, "NDCG@10"]]
-    ]
-    plot = dot_plot("ndcg", "NDCG@10 by kind of user", dots, label="NDCG@10", strong=RELEASE)
-    columns = [Column("method", numeric=False), *(Column(metric) for _ in STRATA for metric in METRICS)]
+def _figures(outcome: Outcome, groups: Mapping[str, str], metric: str) -> Table:
+    """Return a metric of every method: three columns, which fit a phone."""
+    columns = [Column("method", numeric=False), *(Column(f"{stratum} users", groups[stratum]) for stratum in STRATA)]
     rows = [
-        Row([method, *_cells(outcome, method)], series=method, strong=method == RELEASE) for method in outcome.methods
-    ]
-    spans = [("", 1), *((_group(outcome, stratum), len(METRICS)) for stratum in STRATA)]
-    figures = Table("figures-table", "Every method, mean ± half of its 95 % interval", columns, rows, spans)
-    return [ranked, *([plot] if plot else []), figures, NOT_FOR_REAL]
-
-
-def _cells(outcome: Outcome, method: str) -> list[Cell]:
-    shown = []
-    for stratum in STRATA:
-        for metric in METRICS:
-            figure = outcome.figures[method, stratum, metric]
-            exact = (f"{figure.mean:.6f}", f"95 % interval {figure.low:.6f} to {figure.high:.6f}")
-            half = f"± {figure.high - figure.mean:.3f}"
-            shown.append(Cell(f"{figure.mean:.3f}", figure.mean, half, (*exact, f"{outcome.users[stratum]:,} users")))
-    return shown
-
-
-def _difference_table(outcome: Outcome) -> Table:
-    columns = [Column("difference", numeric=False), *(Column(f"{stratum} users") for stratum in STRATA)]
-    rows = [Row(cells) for cells in _differences(outcome)]
-    return Table("differences-table", "Differences in NDCG@10, with 95 % intervals", columns, rows)
-
-
-def _group(outcome: Outcome, stratum: str) -> str:
-    return f"{outcome.users[stratum]:,} {stratum} users ({STRATA[stratum]})"
-
-
-def _rows(outcome: Outcome) -> list[list[str]]:
-    return [
-        [method, *(str(outcome.figures[method, stratum, metric]) for stratum in STRATA for metric in METRICS)]
+        Row([method, *(str(outcome.figures[method, stratum, metric]) for stratum in STRATA)], method == RELEASE)
         for method in outcome.methods
     ]
+    return Table(
+        metric.partition("@")[0].lower() + "-table", f"{metric}, mean ± half of its 95 % interval", columns, rows
+    )
 
 
 def _differences(outcome: Outcome) -> list[list[str]]:

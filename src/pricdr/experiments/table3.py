@@ -120,20 +120,28 @@ def read(path: Path) -> Table3:
         raise InputError(f"{path}: not a Table 3: {error}") from error
 
 
-def markdown(table: Table3) -> str:
-    """Return the table in Markdown: the paper's figures and ours, one line each."""
-    lines = ["| task | | users | source items | source ratings | density | target items | target ratings | density |"]
-    lines.append("| --- | --- |" + " ---: |" * 7)
+def as_text(table: Table3) -> tuple[list[str], list[list[str]]]:
+    """Return the table as text, none of it markup: its header, and the paper's figures and ours, one row each."""
+    header = ["task", "", "users", "source items", "source ratings", "density"]
+    header += ["target items", "target ratings", "density"]
+    rows = []
     for row in table.rows:
         if row.paper is not None:
-            lines.append(_line(row.title, "paper", row.paper))
-        if row.measured is not None:
-            verdict = "" if row.agrees is None else ": the same" if row.agrees else ": differs"
-            lines.append(_line(row.title, f"ours{verdict} ({row.preprocessing})", row.measured))
+            rows.append([row.title, "paper", *_figures(row.paper)])
+        if row.measured is None:
+            rows.append([row.title, row.missing or "not counted", *[""] * 7])
         else:
-            lines.append(f"| {plain(row.title)} | {plain(row.missing)} |" + " |" * 7)
-        lines += [_line(row.title, reading.words, reading.counts) for reading in row.readings]
-    return "\n".join(lines) + "\n"
+            verdict = "" if row.agrees is None else ": the same" if row.agrees else ": differs"
+            rows.append([row.title, f"ours{verdict} ({row.preprocessing})", *_figures(row.measured)])
+        rows += [[row.title, reading.words, *_figures(reading.counts)] for reading in row.readings]
+    return header, rows
+
+
+def markdown(table: Table3) -> str:
+    """Return the table in Markdown: the paper's figures and ours, one line each."""
+    header, rows = as_text(table)
+    lines = [header, ["---", "---", *["---:"] * 7], *([plain(cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def count(pair: DomainPair) -> Counts:
@@ -200,11 +208,11 @@ def _facts(content: "RatingsFile", root: Path) -> FileFacts:
     return FileFacts(Path(content.file).relative_to(root).as_posix(), content.rows, content.duplicates)
 
 
-def _line(title: str, whose: str, counts: Counts) -> str:
+def _figures(counts: Counts) -> list[str]:
     numbers = [f"{counts.users:,}"]
     for items, ratings, density in (
         (counts.source_items, counts.source_ratings, counts.source_density),
         (counts.target_items, counts.target_ratings, counts.target_density),
     ):
         numbers += [f"{items:,}", f"{ratings:,}", f"{density:.2%}"]
-    return "| " + " | ".join([plain(title), plain(whose), *numbers]) + " |"
+    return numbers

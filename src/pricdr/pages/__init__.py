@@ -1,11 +1,12 @@
 """Pages for people: one set of templates for everything that is written as HTML.
 
 A page is a :class:`Page` of sections; a section holds paragraphs (plain text), tables, figures and the other blocks;
-:func:`render` returns one file that loads nothing. Charts with altair are in ``pricdr.pages.charts``, apart: altair is
-an extra.
+:func:`render` returns one file that loads nothing. ``pricdr.pages.charts`` draws charts with altair, which is an extra;
+without it a figure is its words.
 """
 
-from pricdr.pages.blocks import (
+from pricdr.pages.charts import Bar, Dot, bar_chart, dot_plot
+from pricdr.pages.page import (
     Block,
     Bullets,
     Columns,
@@ -13,15 +14,13 @@ from pricdr.pages.blocks import (
     Content,
     Details,
     Facts,
-    Link,
+    Figure,
     Note,
-    Paragraph,
-    Strong,
+    Page,
+    Section,
+    render,
+    style_sheet,
 )
-from pricdr.pages.dots import Dot, dot_plot
-from pricdr.pages.figures import Figure
-from pricdr.pages.page import Page, Section, render, style_sheet
-from pricdr.pages.palette import Palette
 from pricdr.pages.tables import Cell, Column, Row, Table, table
 
 __all__ = [
@@ -36,17 +35,15 @@ __all__ = [
     "Content",
     "Details",
     "Facts",
-    "Link",
     "Note",
-    "Paragraph",
-    "Strong",
     "Cell",
     "Column",
     "Row",
     "Table",
     "table",
+    "Bar",
     "Dot",
     "Figure",
-    "Palette",
+    "bar_chart",
     "dot_plot",
 ]

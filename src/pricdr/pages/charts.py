@@ -1,106 +1,84 @@
-"""Charts: altair says what to draw, vl-convert draws it once, and the page holds plain SVG.
+"""Charts: altair says what to draw, vl-convert draws it once for light pages and once for dark ones.
 
-No chart library reaches the reader: the page's own script gives tooltips, hides series and downloads. For that a mark
-says in its ``description`` what it is, made by :func:`described`. altair and vl-convert are the extra ``report``.
+A page shows them as pictures and loads no chart library. altair and vl-convert are the extra ``report``; where they are
+not installed, a page has a figure's words instead.
 """
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from xml.etree import ElementTree
 
-from markupsafe import Markup
-
-from pricdr.errors import printable
+from pricdr.errors import MissingExtraError, printable
 from pricdr.extras import REPORT
-from pricdr.markup import shown_text
-from pricdr.pages.figures import Figure, size_class
-from pricdr.pages.palette import INK, LINE, MUTED, SERIES
-from pricdr.pages.tables import Table
+from pricdr.pages.page import Figure
 
 if TYPE_CHECKING:
     import altair as alt
 
-_NAMESPACE: Final = "{http://www.w3.org/2000/svg}"
-_ELEMENTS: Final = {"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"}
-_DROPPED: Final = {"role", "aria-roledescription", "aria-label", "aria-hidden", "pointer-events", "version", "href"}
-_FONT: Final = "system-ui, sans-serif"
-_QUIET: Final = {"labelColor": MUTED.light, "titleColor": MUTED.light, "labelFontSize": 12, "titleFontSize": 12}
-THEME: Final[Mapping[str, Mapping[str, Any]]] = {
-    "view": {"stroke": None, "continuousWidth": 420, "continuousHeight": 260},
-    "axis": {
-        **_QUIET,
-        **dict.fromkeys(("gridColor", "domainColor", "tickColor"), LINE.light),
-        **{"titleFontWeight": "normal", "labelLimit": 0, "titlePadding": 8, "labelPadding": 4},
-    },
-    "header": {**_QUIET, "labelColor": INK.light, "titleFontWeight": "normal"},
-    "legend": {
-        **{"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 0, "symbolOpacity": 1},
-        **{"labelColor": INK.light, "titleColor": MUTED.light, "labelFontSize": 12, "symbolSize": 70},
-        **{"titleFontWeight": "normal", "rowPadding": 4, "columnPadding": 18},
-    },
-    "title": {"anchor": "start", "color": INK.light, "fontSize": 13, "fontWeight": 600, "offset": 12},
-    "point": {"filled": True, "size": 55, "opacity": 1},
-    "line": {"strokeWidth": 2},
-    "rule": {"strokeWidth": 1.5},
-    "text": {"color": INK.light, "fontSize": 12},
-    "range": {"category": [colour.light for colour in SERIES]},
-}
-"""The looks of every chart, in altair's words; what a chart configures itself comes before."""
+WIDTH: Final = 290
+"""Of a chart without its axes, in pixels: with them it fits a phone."""
+# After Okabe and Ito, darkened or lightened so that each has a contrast of 3 with the paper.
+_LIGHT: Final = ("#0072b2", "#d55e00", "#00835f", "#ad5690", "#a87400", "#3f97c9", "#3d444d", "#7b828d")
+_DARK: Final = ("#5cb3e8", "#ff9350", "#3ecb9d", "#e7a1cb", "#e8b740", "#a5dafa", "#d3d8de", "#8d95a1")
+_SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke")
 
 
-def described(series: str, *lines: str) -> str:
-    r"""Return what a mark is, for the ``description`` channel: its series, and the lines of its tooltip.
+def _theme(ink: str, muted: str, line: str, paper: str, series: Sequence[str]) -> dict[str, Any]:
+    """Return the looks of every chart in vega's words; what a chart configures itself comes before."""
+    quiet = {"labelColor": muted, "titleColor": muted, "labelFontSize": 12, "titleFontSize": 12}
+    return {
+        # Pictures have their words beside them; vega would put titles into expressions, where "\\u001b" is no text.
+        "aria": False,
+        "background": paper,
+        "font": "system-ui, sans-serif",
+        "view": {"stroke": None},
+        "axis": {
+            **quiet,
+            **dict.fromkeys(("gridColor", "domainColor", "tickColor"), line),
+            **{"titleFontWeight": "normal", "labelLimit": 220, "titlePadding": 8, "labelPadding": 4},
+        },
+        "header": {**quiet, "labelColor": ink, "labelFontWeight": 600, "labelAnchor": "start", "labelOrient": "top"},
+        "legend": {
+            **{"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 280, "symbolOpacity": 1},
+            **{"labelColor": ink, "titleColor": muted, "labelFontSize": 12, "symbolSize": 70},
+            **{"titleFontWeight": "normal", "rowPadding": 4, "columnPadding": 18},
+        },
+        "title": {"anchor": "start", "color": ink, "fontSize": 13, "fontWeight": 600, "offset": 12},
+        "point": {"filled": True, "size": 55, "opacity": 1, "color": series[0]},
+        "line": {"strokeWidth": 2, "color": series[0]},
+        "rule": {"strokeWidth": 1.5, "color": series[0]},
+        "bar": {"color": series[0]},
+        "text": {"color": ink, "fontSize": 12},
+        "range": {"category": list(series), "symbol": list(_SHAPES)},
+    }
 
-    A mark without lines (a line, a band, an error bar) has no tooltip, and is hidden together with its series.
 
-    >>> described("jlt", "ε = 8: 0.1234 ± 0.0021", "seed 1: 0.1228")
-    '["jlt", "\\u03b5 = 8: 0.1234 \\u00b1 0.0021", "seed 1: 0.1228"]'
-    """
-    return json.dumps([series, *lines])
+LIGHT: Final = _theme("#1c2024", "#5a606b", "#d8dce2", "#ffffff", _LIGHT)
+DARK: Final = _theme("#e6e9ec", "#a9b0ba", "#3a4048", "#15181c", _DARK)
 
 
-def chart_figure(
-    id: str,
-    caption: str,
-    chart: "alt.TopLevelMixin",
-    *,
-    in_words: str,
-    data: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    table: Table | None = None,
-    note: str = "",
-) -> Figure:
+def chart_figure(id: str, caption: str, chart: "alt.TopLevelMixin", *, in_words: str, note: str = "") -> Figure:
     """Draw a chart and return it as a figure.
 
     Args:
         id: what a link to the figure names.
         caption: what it shows.
-        chart: what to draw. Marks whose ``description`` is made by :func:`described` have tooltips and can be hidden.
+        chart: what to draw; its colours and fonts are those of pages.
         in_words: its figures, for those who cannot see it.
-        data: rows by the names that the chart calls them by (``alt.NamedData``). altair copies rows that are part of a
-            chart in every layer, which takes longer than drawing it.
-        table: the same figures as a table.
         note: a sentence behind the caption.
     """
-    root = ElementTree.fromstring(_draw(chart, data or {}))
-    series = _prepare(root, id, caption)
-    svg = Markup(ElementTree.tostring(root, encoding="unicode"))
-    return Figure(id, caption, in_words, svg, series, table, note)
-
-
-def _draw(chart: "alt.TopLevelMixin", data: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    REPORT.require()
-    import vl_convert
-
     # As text that is one line and printable: names from outside may hold what no XML can.
     spec = _printable(chart.to_dict(validate=False))  # our own charts, all drawn in tests
-    spec["datasets"] = {**spec.get("datasets", {}), **{name: _printable(list(rows)) for name, rows in data.items()}}
-    own = spec.get("config", {})
-    own.pop("view", None)  # altair's default, which would hide the theme's
-    spec["config"] = {name: {**THEME.get(name, {}), **own.get(name, {})} for name in {*THEME, *own}}
-    spec["config"] |= {"font": _FONT, "background": None}
-    return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
+    return Figure(id, caption, in_words, _draw(spec, LIGHT), _draw(spec, DARK), note)
+
+
+def _draw(spec: dict[str, Any], theme: dict[str, Any]) -> str:
+    import vl_convert
+
+    own = {name: value for name, value in spec.get("config", {}).items() if name != "view"}  # altair's, not ours
+    config = theme | {name: {**theme.get(name, {}), **value} for name, value in own.items()}
+    return str(vl_convert.vegalite_to_svg(spec | {"config": config}, allowed_base_urls=[]))
 
 
 def _printable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -111,92 +89,134 @@ def _printable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _prepare(root: ElementTree.Element, id: str, caption: str) -> tuple[str, ...]:
-    """Make vega's SVG part of a page, in place: only known elements, own ids, marks with words. Return its series."""
-    root.tag = root.tag.removeprefix(_NAMESPACE)
-    _keep_known(root)
-    series: dict[str, None] = {}
-    for element in list(root.iter()):
-        words = _words(element.get("aria-label", ""))
-        path = element.get("aria-roledescription", "") in {"line mark", "area mark"}
-        for name in [
-            name for name in element.attrib if name in _DROPPED or ":" in name or name.startswith(("on", "{"))
-        ]:
-            del element.attrib[name]
-        _tidy(element, id)
-        if any(role in element.get("class", "") for role in ("role-axis", "role-legend", "role-title")):
-            element.set("aria-hidden", "true")
-        if words:
-            series[words[0]] = None
-            _describe(element, words, focusable=len(words) > 1 and not path)
-    for entry in _legend_entries(root):
-        for symbol in entry.iter("path"):
-            if symbol.get("fill", "none") != "none":  # a filled symbol with a dashed edge looks torn
-                symbol.attrib.pop("stroke-dasharray", None)
-        label = "".join(entry.itertext())
-        for name in series:
-            if printable(name) == label:
-                entry.set("data-series", shown_text(name))
-                entry.set("class", "entry")
-    root.set("class", f"chart {size_class(float(root.get('width', '0')))}".strip())
-    root.set("role", "group")
-    root.set("aria-label", shown_text(caption))
-    root.set("aria-describedby", f"{id}-words")
-    return tuple(series)
-
-
-def _keep_known(parent: ElementTree.Element) -> None:
-    """Remove whatever is not a plain shape or text, and what is never seen."""
-    for child in list(parent):
-        child.tag = child.tag.removeprefix(_NAMESPACE)  # inside HTML an svg needs none
-        if child.tag not in _ELEMENTS or child.get("display") == "none" or child.get("d") in {"", "M0,0h0v0h0Z"}:
-            parent.remove(child)
-        else:
-            _keep_known(child)
-
-
-def _tidy(element: ElementTree.Element, id: str) -> None:
-    """Shorten numbers that are finer than any screen, and make ids the figure's own."""
-    for name, value in element.attrib.items():
-        if name in {"transform", "d", "x2", "y2", "x", "y", "width", "height"}:
-            element.set(
-                name, re.sub(r"-?\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}".rstrip("0").rstrip("."), value)
-            )
-        elif name == "id":
-            element.set(name, f"{id}-{value}")
-        elif value.startswith("url(#"):
-            element.set(name, f"url(#{id}-{value.removeprefix('url(#')}")
-
-
-def _words(label: str) -> list[str]:
-    """Return what :func:`described` was given, or nothing for any other label."""
-    if not label.startswith('["'):
-        return []
+def undrawn(id: str, caption: str, in_words: str, note: str = "") -> Figure | None:
+    """Return the figure in words where charts cannot be drawn here; None where they can."""
     try:
-        return [str(line) for line in json.loads(label)]
-    except ValueError:
-        return []
+        REPORT.require()
+    except MissingExtraError as error:
+        return Figure(id, caption, in_words, note=f"{note} In words, since {error}.".strip())
+    return None
 
 
-def _describe(element: ElementTree.Element, words: list[str], *, focusable: bool) -> None:
-    shown = [shown_text(line) for line in words]
-    element.set("data-series", shown[0])
-    if not focusable:
-        element.set("aria-hidden", "true")
-        return
-    element.set("class", "mark")
-    element.set("role", "img")
-    element.set("aria-label", ". ".join(shown))
-    title = ElementTree.Element("title")
-    title.text = "\n".join(shown)
-    element.insert(0, title)
+@dataclass(frozen=True)
+class Dot:
+    """One value of a dot plot: a row (a method), its group (a kind of user), and a mean with its interval."""
+
+    row: str
+    group: str
+    mean: float
+    low: float
+    high: float
 
 
-def _legend_entries(root: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """Yield the groups that hold one symbol and one label of a legend."""
-    for legend in root.iter("g"):
-        if "role-legend-entry" in legend.get("class", ""):
-            for group in legend.iter("g"):
-                labels = [inner for inner in group if "role-legend-label" in inner.get("class", "")]
-                if labels:
-                    yield group
+def dot_plot(
+    id: str, caption: str, dots: Sequence[Dot], *, label: str, strong: str = "", digits: int = 3, note: str = ""
+) -> Figure | None:
+    """Return a figure with a dot and an interval bar for every value, or None where there is nothing to draw.
+
+    Args:
+        id: what a link to the figure names.
+        caption: what it shows.
+        dots: the values; those whose mean is not finite are left out.
+        label: what the axis shows.
+        strong: the row to point out.
+        digits: decimals of the values.
+        note: a sentence behind the caption.
+    """
+    rows: list[dict[str, Any]] = [
+        {
+            **{"row": dot.row, "group": dot.group, "mean": dot.mean, "text": f"{dot.mean:.{digits}f}"},
+            **{"low": dot.low if certain else dot.mean, "high": dot.high if certain else dot.mean},
+            **{"strong": not strong or dot.row == strong, "interval": _interval(dot, digits) if certain else ""},
+        }
+        for dot in dots
+        if math.isfinite(dot.mean)
+        for certain in [math.isfinite(dot.low) and math.isfinite(dot.high)]
+    ]
+    if not rows:
+        return None
+    in_words = "; ".join(f"{row['group']}, {row['row']}: {row['text']}{row['interval']}" for row in rows)
+    in_words = f"{label}. {in_words}."
+    if missing := undrawn(id, caption, in_words, note):
+        return missing
+    import altair as alt
+
+    groups, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("group", "row"))
+    axis = alt.Axis(grid=False, ticks=False, labels=False, domain=False)
+    base = alt.Chart().encode(
+        y=alt.Y("row:N", sort=names, title=None, axis=axis),
+        opacity=alt.condition("datum.strong", alt.value(1), alt.value(0.55)),
+    )
+    layers = [
+        base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=label, scale=alt.Scale(zero=False)), x2="high:Q"),
+        base.mark_point().encode(x="mean:Q"),
+        # Names stand above their rows, not beside them: on a phone they would leave no room for the dots.
+        alt.Chart()
+        .encode(y=base.encoding.y)
+        .mark_text(align="left", dy=-13, limit=230)
+        .encode(x=alt.value(0), text="row:N"),
+        alt.Chart()
+        .encode(y=base.encoding.y)
+        .mark_text(align="right", dy=-13)
+        .encode(x=alt.value(WIDTH), text="text:N"),
+    ]
+    if min(row["low"] for row in rows) < 0 < max(row["high"] for row in rows):
+        layers.insert(0, alt.Chart().mark_rule(strokeDash=[3, 3], opacity=0.5).encode(x=alt.datum(0)))
+    panel = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=36 * len(names))
+    chart = panel.facet(row=alt.Row("group:N", sort=groups, title=None)).resolve_scale(y="independent")
+    return chart_figure(id, caption, chart, in_words=in_words, note=note)
+
+
+def _interval(dot: Dot, digits: int) -> str:
+    return f" [{dot.low:.{digits}f}, {dot.high:.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A value, what it is called and how it is written."""
+
+    label: str
+    value: float
+    text: str
+    whole: float | None = None
+    """What the value is a part of: drawn pale behind it."""
+
+
+def bar_chart(id: str, caption: str, bars: Sequence[Bar], *, note: str = "") -> Figure | None:
+    """Return a figure with a bar for every value that is finite, or None where there is nothing to draw.
+
+    Args:
+        id: what a link to the figure names.
+        caption: what it shows.
+        bars: values of at least 0, in one unit.
+        note: a sentence behind the caption.
+    """
+    bars = [bar for bar in bars if math.isfinite(bar.value) and bar.value >= 0]
+    longest = max((max(bar.value, bar.whole or 0.0) for bar in bars), default=0.0)
+    if not longest or not math.isfinite(longest):
+        return None
+    in_words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars) + "."
+    if missing := undrawn(id, caption, in_words, note):
+        return missing
+    import altair as alt
+
+    rows: list[dict[str, Any]] = [
+        # As shares of the longest: vega must not be asked for an axis of 1e300.
+        {"label": f"{bar.label}: {bar.text}", "value": bar.value / longest, "whole": (bar.whole or 0.0) / longest}
+        for bar in bars
+    ]
+    axis = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        y=alt.Y("label:N", sort=[row["label"] for row in rows], title=None, axis=axis)
+    )
+
+    def length(field: str) -> alt.X:
+        return alt.X(f"{field}:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
+
+    layers = [
+        base.mark_bar(height=12, opacity=0.25).encode(x=length("whole")),
+        base.mark_bar(height=12).encode(x=length("value")),
+        base.mark_text(align="left", dy=-15, limit=WIDTH + 20).encode(x=alt.value(0), text="label:N"),
+    ]
+    chart = alt.layer(*layers).properties(width=WIDTH, height=42 * len(rows))
+    return chart_figure(id, caption, chart, in_words=in_words, note=note)

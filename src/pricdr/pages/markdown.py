@@ -5,9 +5,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pricdr.errors import plain, printable
-from pricdr.pages.blocks import Block, Bullets, Columns, Commands, Content, Details, Facts, Note, Paragraph, Strong
-from pricdr.pages.figures import Figure
-from pricdr.pages.page import Page, Section
+from pricdr.pages.page import (
+    Block,
+    Bullets,
+    Columns,
+    Commands,
+    Content,
+    Details,
+    Facts,
+    Figure,
+    Note,
+    Page,
+    Section,
+)
 from pricdr.pages.tables import Cell, Table
 
 _LINK: Final = re.compile(r"\]\s*[(\[:]")
@@ -46,12 +56,10 @@ def _block(block: Block, level: int) -> Iterator[str]:
             yield from _written(block.blocks, level + 1)
         case Columns() | Details():
             yield from _written(block.blocks, level)
-        case Paragraph():
-            yield _sentence(block)
         case Note():
             yield f"> {_text(block.text)}"
         case Bullets():
-            yield "\n".join(f"- {_text(one) if isinstance(one, str) else _sentence(one)}" for one in block.items)
+            yield "\n".join(f"- {_text(one)}" for one in block.items)
         case Facts():
             yield "\n".join(f"- **{_text(name)}:** {_text(value)}" for name, value in block.facts.items())
         case Commands():
@@ -73,18 +81,6 @@ def _text(text: str) -> str:
     """
     shown = plain(text)
     return shown if _LINK.search(text) else shown.replace("&#91;", "[")
-
-
-def _sentence(paragraph: Paragraph) -> str:
-    parts = (
-        _text(part)
-        if isinstance(part, str)
-        else f"**{_text(part.text.strip())}** "
-        if isinstance(part, Strong)
-        else _text(part.text)
-        for part in paragraph.parts
-    )
-    return "".join(parts).strip()
 
 
 def _table(table: Table) -> str:

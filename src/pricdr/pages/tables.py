@@ -59,7 +59,8 @@ class Cell:
         """
         if isinstance(self.sort, str) or not numeric:
             return (self.sort if isinstance(self.sort, str) else self.text).casefold()
-        value = self.sort if self.sort is not None else _first_number(self.text)
+        match = _NUMBER.match(self.text.strip())
+        value = float(match[1].replace(",", "").replace("−", "-")) if match and self.sort is None else self.sort
         if value is None or math.isnan(value):
             return ""
         # In the words of the script that compares them.
@@ -71,8 +72,6 @@ class Row:
     """A row: its name and its cells. A text stands for ``Cell.of`` it."""
 
     cells: Sequence[Cell | str]
-    series: str = ""
-    """The method (or whatever readers can hide) that the row belongs to."""
     strong: bool = False
 
     @cached_property
@@ -89,78 +88,33 @@ class Table:
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Row]
-    spans: Sequence[tuple[str, int]] = ()
-    """A line over the head: what it says, and over how many columns."""
     note: str = ""
     """A sentence below the table."""
 
     template: ClassVar[str] = "blocks/table.html.j2"
 
     def __post_init__(self) -> None:
-        widths = {len(row.cells) for row in self.rows} | (
-            {sum(width for _, width in self.spans)} if self.spans else set()
-        )
-        if widths - {len(self.columns)}:
-            raise ParameterError(f"table {self.id} has {len(self.columns)} columns, and rows or spans of {widths}")
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """The series of its rows, each once."""
-        return tuple(dict.fromkeys(row.series for row in self.rows if row.series))
+        if widths := {len(row.cells) for row in self.rows} - {len(self.columns)}:
+            raise ParameterError(f"table {self.id} has {len(self.columns)} columns, and rows of {widths}")
 
     @property
     def size_class(self) -> str:
-        """What the style sheet calls a table of many columns: on paper it is set smaller, so that nothing is cut."""
-        return "many" if len(self.columns) >= 16 else "several" if len(self.columns) >= 10 else ""
+        """What the style sheet calls a table by its columns: a wide one is set smaller on paper, and stacked on phones.
 
-    @property
-    def has_tips(self) -> bool:
-        """Whether any cell tells more to those who point at it."""
-        return any(cell.hover for row in self.rows for cell in row.drawn)
+        >>> [Table("t", "", [Column(str(at)) for at in range(width)], []).size_class for width in (4, 5, 10, 16)]
+        ['', 'wide', 'wide several', 'wide many']
+        """
+        width = len(self.columns)
+        return ("wide" if width > 4 else "") + (" many" if width >= 16 else " several" if width >= 10 else "")
 
     @cached_property
     def marks(self) -> dict[str, str]:
         """A letter for each explanation of a cell."""
         explained = dict.fromkeys(cell.mark for row in self.rows for cell in row.drawn if cell.mark)
-        return {explanation: _letter(at) for at, explanation in enumerate(explained)}
+        return {explanation: chr(ord("a") + at) for at, explanation in enumerate(explained)}
 
 
-def table(
-    id: str,
-    caption: str,
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    names: int = 1,
-    strong: str = "",
-    hide: bool = True,
-) -> Table:
-    """Return a table of plain texts, of which the first ``names`` in a row are words and the others numbers.
-
-    Args:
-        id: what a link to it names.
-        caption: what it shows.
-        header: the names of the columns.
-        rows: a text for each cell; an interval at its end is set apart.
-        names: how many columns hold words.
-        strong: the name of the row to point out.
-        hide: whether readers can hide rows by their names.
-    """
+def table(id: str, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> Table:
+    """Return a table of plain texts, of which the first ``names`` in a row are words and the others numbers."""
     columns = [Column(name, numeric=at >= names) for at, name in enumerate(header)]
-    drawn = [Row(cells, cells[0] if hide else "", strong=cells[0] == strong) for cells in rows]
-    return Table(id, caption, columns, drawn)
-
-
-def _letter(at: int) -> str:
-    """Return a, b, …, z, aa, ab and so on.
-
-    >>> _letter(0), _letter(25), _letter(26)
-    ('a', 'z', 'aa')
-    """
-    before, last = divmod(at, 26)
-    return (_letter(before - 1) if before else "") + chr(ord("a") + last)
-
-
-def _first_number(text: str) -> float | None:
-    match = _NUMBER.match(text.strip())
-    return float(match[1].replace(",", "").replace("−", "-")) if match else None
+    return Table(id, caption, columns, [Row(cells) for cells in rows])

@@ -1,7 +1,6 @@
 """A release drawn for people: what an attacker could learn, noise against signal, and budget spent.
 
-For the page of an inspection, and for any other page that shows a release. The markup is in ``templates/figures``; here
-is its arithmetic.
+For the page of an inspection, and for any other page that shows a release.
 """
 
 import math
@@ -9,20 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pricdr.pages import Figure, Section, Table, table
-from pricdr.pages.bars import Bar, bar_chart
-from pricdr.pages.blocks import Block, Columns
-from pricdr.pages.figures import draw
+from pricdr.pages import Bar, Block, Figure, Section, bar_chart, table
+from pricdr.pages.charts import WIDTH, chart_figure, undrawn
 from pricdr.privacy.accounting import TradeOff
 from pricdr.release.certificate import Certificate, rounded_up
 from pricdr.release.inspection import FALSE_ALARMS, Inspection, noise_length, percent_up, trade_off_of
 
-_LEFT, _TOP, _SIDE = 52.0, 12.0, 320.0
-"""The square that the curve is drawn in."""
-_BELLS: Final = 372.0
-_BELL_HEIGHT: Final = 110.0
-_WIDEST: Final = 10.0
-"""Standard deviations that the two bells may be apart and still be drawn to scale."""
 _NO_LEDGER: Final = (
     "No ledger is stated, so nobody can say what share of a budget this is: other releases of the same ratings add to "
     "the cost and are not counted here."
@@ -66,59 +57,6 @@ class DrawnRelease:
         )
 
 
-@dataclass(frozen=True)
-class Tick:
-    """A value on an axis: where it is and what is written there."""
-
-    at: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A point of the curve, and what it says."""
-
-    x: float
-    y: float
-    text: str
-    strong: bool
-
-
-@dataclass(frozen=True)
-class CurvePlot:
-    """False alarms to the right, detections upwards: lines as lists of points in SVG's words."""
-
-    exact: str
-    by_guarantee: str
-    ticks_x: tuple[Tick, ...]
-    ticks_y: tuple[Tick, ...]
-    marks: tuple[Mark, ...]
-
-    left: float = _LEFT
-    top: float = _TOP
-    right: float = _LEFT + _SIDE
-    bottom: float = _TOP + _SIDE
-    width: float = _LEFT + _SIDE + 24
-    height: float = _TOP + _SIDE + 44
-    guessing_x: float = _LEFT + 0.62 * _SIDE + 9
-    guessing_y: float = _TOP + 0.38 * _SIDE + 9
-
-
-@dataclass(frozen=True)
-class BellsPlot:
-    """The noise of a release without and with one change, along the direction in which the change moves it."""
-
-    without: str
-    changed: str
-    centre_without: float
-    centre_changed: float
-    distance: str
-
-    width: float = _BELLS
-    height: float = _BELL_HEIGHT + 56
-    base: float = _BELL_HEIGHT + 14
-
-
 def release_sections(release: DrawnRelease, id: str = "release") -> list[Section]:
     """Return the sections that draw a release; their ids begin with ``id``."""
     return [
@@ -139,7 +77,8 @@ def _learnt(release: DrawnRelease, id: str) -> Iterator[Block | str]:
         f"{percent_up(curve.detections(0.05)).removesuffix(' %')} are found. Blind guessing finds 5."
     )
     yield curve_figure(curve, unit, f"{id}-curve")
-    yield _rates_table(curve, f"{id}-rates")
+    header = ["false alarms", "detections, at most", "by (ε, δ) alone"]
+    yield table(f"{id}-rates", "The same in figures", header, rates(curve), names=0)
 
 
 def _noise(release: DrawnRelease, id: str) -> Iterator[Block | str]:
@@ -152,13 +91,17 @@ def _noise(release: DrawnRelease, id: str) -> Iterator[Block | str]:
         f"is published by at most {release.sensitivity:.4g}. So the noise is "
         f"{times:.3g} times what one {release.unit} contributes."
     )
-    lengths = _length_bars(release, f"{id}-lengths")
-    apart = release.trade_off
-    if apart is not None and apart.mu <= _WIDEST:
-        bells = bells_figure(apart, release.unit, f"{id}-bells")
-        yield Columns([bells, lengths]) if lengths else bells
-    elif lengths:
-        yield lengths
+    lengths = [
+        (f"one {release.unit}, at most", release.sensitivity),
+        ("the noise in one number: σ", release.sigma),
+        ("the noise in a whole row, typically", release.noise_length),
+    ]
+    if release.row_length is not None:
+        lengths.append(("a published row, noise included", release.row_length))
+    bars = [Bar(label, value, f"{value:.4g}") for label, value in lengths]
+    note = "The length of a published row is a root mean square." if release.row_length is not None else ""
+    if chart := bar_chart(f"{id}-lengths", "Lengths in one user's row", bars, note=note):
+        yield chart
 
 
 def _budget(release: DrawnRelease, id: str) -> Iterator[Block | str]:
@@ -171,33 +114,12 @@ def _budget(release: DrawnRelease, id: str) -> Iterator[Block | str]:
         f"ε = {_figure(spent)} of it is spent, had all of them been fixed in advance; the promise is the budget."
     )
     text = f"ε = {_figure(spent)} of {_figure(total)}"
-    chart = bar_chart(
-        f"{id}-spent", "Budget spent so far", [Bar("spent of the budget", spent, text, total, strong=True)]
-    )
-    if chart:
+    if chart := bar_chart(f"{id}-spent", "Budget spent so far", [Bar("spent of the budget", spent, text, total)]):
         yield chart
 
 
 def curve_figure(curve: TradeOff, unit: str, id: str) -> Figure:
     """Draw the exact curve, the bound by (ε, δ) alone, and the points at a few rates of false alarms."""
-    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-    marks = tuple(
-        Mark(
-            _x(alpha),
-            _y(found),
-            f"{percent_up(alpha)} false alarms: at most {percent_up(found)} detected",
-            alpha == 0.05,
-        )
-        for alpha in FALSE_ALARMS
-        for found in [curve.detections(alpha)]
-    )
-    plot = CurvePlot(
-        exact=_points(curve.curve()),
-        by_guarantee=_points(curve.guarantee_corners()),
-        ticks_x=tuple(Tick(_x(share), percent_up(share)) for share in shares),
-        ticks_y=tuple(Tick(_y(share), percent_up(share)) for share in shares),
-        marks=marks,
-    )
     caption = "False alarms against detections"
     note = (
         "Solid: the exact limit, from the accounting of this release's noise. Dashed: what (ε, δ) alone would allow. "
@@ -208,52 +130,28 @@ def curve_figure(curve: TradeOff, unit: str, id: str) -> Figure:
         + "; ".join(f"{alarms} false alarms, at most {found} detections" for alarms, found, _ in rates(curve))
         + ". Blind guessing detects as often as it raises false alarms."
     )
-    return Figure(id, caption, in_words, draw("curve", id=id, caption=caption, plot=plot), note=note)
+    if missing := undrawn(id, caption, in_words, note):
+        return missing
+    import altair as alt
 
+    axis = alt.Axis(format="%", tickCount=5)
+    x = alt.X("x:Q", title="false alarms", scale=alt.Scale(domain=[0, 1]), axis=axis)
+    y = alt.Y("y:Q", title="detections, at most", scale=alt.Scale(domain=[0, 1]), axis=axis)
 
-def bells_figure(curve: TradeOff, unit: str, id: str) -> Figure:
-    """Draw two normal densities as far apart as one change moves the release, in units of its noise."""
-    reach, apart = 3.6, curve.separation
-    scale = (_BELLS - 12) / (2 * reach + apart)
+    def line(points: list[tuple[float, float]], dash: list[int], opacity: float) -> alt.Chart:
+        values = [{"x": alarms, "y": found, "at": at} for at, (alarms, found) in enumerate(points)]
+        drawn: alt.Chart = alt.Chart(alt.InlineData(values=values)).mark_line(strokeDash=dash, opacity=opacity)
+        return drawn.encode(x=x, y=y, order="at:Q")
 
-    def bell(centre: float) -> str:
-        steps = [-reach + 2 * reach * at / 80 for at in range(81)]
-        return " ".join(
-            f"{6 + (reach + centre + z) * scale:.1f},{14 + _BELL_HEIGHT * (1 - _bell_height(z)):.1f}" for z in steps
-        )
-
-    plot = BellsPlot(
-        without=bell(0.0),
-        changed=bell(apart),
-        centre_without=6 + reach * scale,
-        centre_changed=6 + (reach + apart) * scale,
-        distance=f"{curve.mu:.3g}",
-    )
-    caption = f"The noise, without and with one {unit}"
-    note = f"Dashed: without the {unit}. Solid: with it, at worst. The more they overlap, the less anybody can tell."
-    in_words = (
-        f"Two bell curves, the noise without and with one {unit}: their centres are {curve.mu:.3g} standard deviations "
-        "of the noise apart, at most."
-    )
-    return Figure(id, caption, in_words, draw("bells", id=id, caption=caption, plot=plot, unit=unit), note=note)
-
-
-def _length_bars(release: DrawnRelease, id: str) -> Figure | None:
-    """Draw the lengths that add up to one user's row."""
-    lengths = [
-        (f"one {release.unit}, at most", release.sensitivity),
-        ("the noise in one number: σ", release.sigma),
-        ("the noise in a whole row, typically", release.noise_length),
+    marks = [{"x": alpha, "y": curve.detections(alpha)} for alpha in FALSE_ALARMS]
+    layers = [
+        line([(0.0, 0.0), (1.0, 1.0)], [2, 4], 0.5),
+        line(curve.guarantee_corners(), [7, 4], 0.6),
+        line(curve.curve(), [1, 0], 1.0),
+        alt.Chart(alt.InlineData(values=marks)).mark_point().encode(x=x, y=y),
     ]
-    if release.row_length is not None:
-        lengths.append(("a published row, noise included (root mean square)", release.row_length))
-    bars = [Bar(label, value, f"{value:.4g}", strong=at == 0) for at, (label, value) in enumerate(lengths)]
-    return bar_chart(id, "Lengths in one user's row", bars)
-
-
-def _rates_table(curve: TradeOff, id: str) -> Table:
-    header = ["false alarms", "detections, at most", "by (ε, δ) alone"]
-    return table(id, "The same in figures", header, rates(curve), names=0, hide=False)
+    chart = alt.layer(*layers).properties(width=WIDTH, height=WIDTH)
+    return chart_figure(id, caption, chart, in_words=in_words, note=note)
 
 
 def rates(curve: TradeOff) -> list[tuple[str, str, str]]:
@@ -262,23 +160,6 @@ def rates(curve: TradeOff) -> list[tuple[str, str, str]]:
         (percent_up(alpha), percent_up(curve.detections(alpha)), percent_up(curve.detections_by_guarantee(alpha)))
         for alpha in FALSE_ALARMS
     ]
-
-
-def _bell_height(z: float) -> float:
-    """Return the normal density at ``z`` as a share of its largest value."""
-    return math.exp(-z * z / 2)
-
-
-def _points(points: list[tuple[float, float]]) -> str:
-    return " ".join(f"{_x(x):.2f},{_y(y):.2f}" for x, y in points)
-
-
-def _x(share: float) -> float:
-    return _LEFT + share * _SIDE
-
-
-def _y(share: float) -> float:
-    return _TOP + (1 - share) * _SIDE
 
 
 def _figure(value: float) -> str:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
+from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.arms import Guide, RowContent
 from pricdr.experiments.outline import SUFFIX as SUFFIX
 from pricdr.experiments.outline import ArmOutline, Outline, read_outline
@@ -53,6 +54,16 @@ class Access(Enum):
         # A guide counts for guided releases alone: the others have none, whatever the field says.
         clear = arm.release.strategy == "guided" and arm.release.guide is Guide.CLEAR
         return cls.CLEAR_GUIDE if clear else cls.PRIVATE
+
+
+class Crossing(NamedTuple):
+    """Whether an arm is better than the reference and every control."""
+
+    verdict: Verdict
+    difference: Measurement
+    """That decided it."""
+    against: str
+    """The arm that the difference is to; empty where there is none."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +172,52 @@ class Experiment:
 
         The error is that of the arm's gain; the ceiling's own gain is taken as it is.
         """
-        ceiling = self.arms.get(self.outline.ceiling or "")
-        whole = NOTHING if ceiling is None else self.gain(ceiling, "cold")
+        whole = NOTHING if self.ceiling is None else self.gain(self.ceiling, "cold")
         if not whole or whole.value <= 0:
             return NOTHING
         return self.gain(arm, "cold").scaled(1 / whole.value)
+
+    def crosses(self, arm: ArmOutline, stratum: str) -> Crossing:
+        """Return whether an arm is better than the reference and every control, and the difference that decided it.
+
+        The worst of the differences decides: helping over popularity but not over noise is not a transfer.
+        """
+        own, reference = self.measured(arm, stratum), self.reference(stratum)
+        others = [*([] if reference is None else [reference]), *self.controls]
+        found = {other.name: gain for other in others if (gain := own - self.measured(other, stratum))}
+        if not found:
+            return Crossing(Verdict.UNCLEAR, NOTHING, "")
+        order = [Verdict.HURTS, Verdict.UNCLEAR, Verdict.HELPS]
+        against, worst = min(found.items(), key=lambda one: (order.index(one[1].verdict), one[1].value))
+        return Crossing(worst.verdict, worst, against)
+
+    @property
+    def ceiling(self) -> ArmOutline | None:
+        """The arm whose gain is all there is to gain."""
+        return self.arms.get(self.outline.ceiling or "")
+
+    @property
+    def has_ceiling(self) -> bool:
+        """Whether plaintext gains something for certain, so that shares of it mean something."""
+        return self.ceiling is not None and self.gain(self.ceiling, "cold").verdict is Verdict.HELPS
+
+    def private_arms(self, stratum: str, epsilon: float | None = None) -> list[ArmOutline]:
+        """Return the arms with a private release on an axis of ε that have figures for a stratum."""
+        return [
+            arm
+            for arm in self.outline.arms
+            if arm.axis == "epsilon"
+            and arm.at is not None
+            and arm.at > 0
+            and epsilon in (None, arm.at)
+            and Access.of(arm) is Access.PRIVATE
+            and self.measured(arm, stratum)
+        ]
+
+    def best(self, stratum: str, epsilon: float | None) -> ArmOutline | None:
+        """Return the private arm that does best on test at an ε: of many, so a little lucky."""
+        arms = [] if epsilon is None else self.private_arms(stratum, epsilon)
+        return max(arms, key=lambda arm: self.measured(arm, stratum).value, default=None)
 
 
 @dataclass(frozen=True)
@@ -182,11 +234,6 @@ class ResultsFolder:
     def family(self, name: str) -> tuple[Experiment, ...]:
         """Return the experiments of one spec file, one for each task."""
         return tuple(one for one in self.experiments if one.outline.family == name)
-
-    def file(self, name: str) -> Path | None:
-        """Return a file in the folder, where there is one."""
-        path = self.path / name
-        return path if path.is_file() else None
 
 
 def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:

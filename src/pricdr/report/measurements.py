@@ -1,16 +1,18 @@
-"""One number per seed: its mean, its error, and what a difference comes to."""
+"""One number per seed: its mean, its error, what a difference comes to, and how a page shows it."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from pricdr.evaluation.verdict import Difference, Verdict, over_repetitions
-from pricdr.experiments.results import mean
+from pricdr.experiments.results import Mean, mean
+from pricdr.pages import Cell
 
-MINUS = "−"
+ABSENT: Final = Cell("–")
 
 
 @dataclass(frozen=True)
@@ -32,79 +34,69 @@ class Measurement:
         """Return every number times ``factor``."""
         return Measurement({seed: factor * value for seed, value in self.by_seed.items()})
 
-    @property
-    def seeds(self) -> int:
-        """How many seeds it has."""
-        return len(self.by_seed)
+    @cached_property
+    def mean(self) -> Mean:
+        """The mean over seeds and its standard error; nan where there are too few."""
+        return mean(self.by_seed.values())
 
     @property
     def value(self) -> float:
         """The mean over seeds; nan without any."""
-        return mean(self.by_seed.values()).value if self.by_seed else math.nan
-
-    @property
-    def error(self) -> float:
-        """Its standard error; nan with fewer than two seeds."""
-        return mean(self.by_seed.values()).error if self.by_seed else math.nan
+        return self.mean.value
 
     @cached_property
     def interval(self) -> Difference | None:
         """Student's 95 % interval and test over seeds; None with fewer than two."""
         # Results have six digits; what differs in the ninth is equal, and Student's formula would divide by it.
-        return over_repetitions(np.round([*self.by_seed.values()], 9)) if self.seeds > 1 else None
+        return over_repetitions(np.round([*self.by_seed.values()], 9)) if len(self.by_seed) > 1 else None
 
     @property
     def verdict(self) -> Verdict:
         """Whether a difference is above 0, below it, or cannot be told from it; a single seed tells nothing."""
-        interval = self.interval
-        return Verdict.UNCLEAR if interval is None else Verdict.of(interval)
-
-    def in_words(self, digits: int = 4, *, signed: bool = False) -> str:
-        """Return the mean and its standard error.
-
-        >>> pair, single = Measurement({1: 0.31, 2: 0.33}), Measurement({1: -0.5})
-        >>> pair.in_words(), single.in_words(2, signed=True), Measurement({}).in_words()
-        ('0.3200 ± 0.0100', '−0.50', '')
-        """
-        if not self:
-            return ""
-        error = "" if math.isnan(self.error) else f" ± {self.error:.{digits}f}"
-        return f"{number(self.value, digits, signed=signed)}{error}"
+        return Verdict.UNCLEAR if self.interval is None else Verdict.of(self.interval)
 
     def percent(self) -> str:
         """Return a share, in per cent.
 
-        >>> Measurement({1: 0.71, 2: 0.77}).percent(), Measurement({1: -0.02}).percent()
-        ('74 ± 3 %', '−2 %')
+        >>> Measurement({1: 0.71, 2: 0.77}).percent(), Measurement({1: -0.02}).percent(), Measurement({}).percent()
+        ('74 ± 3 %', '−2 %', '')
         """
-        return f"{self.scaled(100).in_words(0)} %" if self else ""
+        error = "" if math.isnan(self.mean.error) else f" ± {100 * self.mean.error:.0f}"
+        return f"{number(100 * self.value, 0)}{error} %" if self else ""
 
-    def seeds_in_words(self, digits: int = 4) -> str:
-        """Return the number of each seed, for those who want to look closer.
-
-        >>> Measurement({2: 0.33, 1: 0.31}).seeds_in_words(2)
-        'seed 1: 0.31, seed 2: 0.33'
-        """
-        return ", ".join(f"seed {seed}: {number(self.by_seed[seed], digits)}" for seed in sorted(self.by_seed))
-
-    def interval_in_words(self, digits: int = 4) -> str:
+    def interval_in_words(self) -> str:
         """Return a difference and its 95 % interval over seeds, in brackets.
 
         >>> Measurement({1: 0.01, 2: 0.01}).interval_in_words(), Measurement({1: 0.01}).interval_in_words()
         ('+0.0100 with every seed', '+0.0100, one seed')
-        >>> Measurement({1: 0.01, 2: 0.02, 3: 0.03}).interval_in_words(3)
-        '+0.020 [−0.005, +0.045]'
+        >>> Measurement({1: 0.01, 2: 0.02, 3: 0.03}).interval_in_words()
+        '+0.0200 [−0.0048, +0.0448]'
         """
-        interval, value = self.interval, number(self.value, digits, signed=True)
+        interval, value = self.interval, number(self.value, signed=True)
         if interval is None:
             return f"{value}, one seed" if self else "not measured"
         if interval.low == interval.high:
             return f"{value} with every seed"
-        low, high = (number(end, digits, signed=True) for end in (interval.low, interval.high))
-        return f"{value} [{low}, {high}]"
+        return f"{value} [{number(interval.low, signed=True)}, {number(interval.high, signed=True)}]"
+
+    def cell(self, *, mark: str = "", strong: bool = False) -> Cell:
+        """Return the mean with its standard error, and every seed for those who point at it."""
+        if not self:
+            return ABSENT
+        error = "" if math.isnan(self.mean.error) else f"± {self.mean.error:.4f}"
+        seeds = [f"seed {seed}: {number(one, 5)}" for seed, one in sorted(self.by_seed.items())]
+        return Cell(number(self.value), self.value, error, seeds, mark, strong)
+
+    def share_cell(self) -> Cell:
+        """Return the same for a share, in per cent."""
+        if not self:
+            return ABSENT
+        shown, _, error = self.percent().removesuffix(" %").partition(" ± ")
+        seeds = [f"seed {seed}: {number(100 * one, 1)} %" for seed, one in sorted(self.by_seed.items())]
+        return Cell(f"{shown} %", self.value, f"± {error}" if error else "", seeds)
 
 
-NOTHING = Measurement({})
+NOTHING: Final = Measurement({})
 """Of an arm without results."""
 
 
@@ -115,6 +107,4 @@ def number(value: float, digits: int = 4, *, signed: bool = False) -> str:
     ('0.0000', '−0.5', '+0.5')
     """
     text = f"{value:{'+' if signed else ''}.{digits}f}"
-    if not float(text):
-        return f"{0:.{digits}f}"
-    return text.replace("-", MINUS)
+    return text.replace("-", "−") if math.isnan(value) or float(text) else f"{0:.{digits}f}"

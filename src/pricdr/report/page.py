@@ -1,29 +1,51 @@
-"""The report of a results folder: one page of everything in it."""
+"""The report of a results folder on one page: what crosses between two companies, at which ε; then every result.
 
-from collections.abc import Callable
+Sentences are written by hand around figures that are computed; where figures do not tell, the page says so.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import Final
 
 from pricdr import __version__
-from pricdr.pages import Page, Section, render
+from pricdr.evaluation.verdict import Verdict
+from pricdr.experiments import table3
+from pricdr.experiments.outline import ArmOutline
+from pricdr.experiments.synthetic_results import CONTROLS, read_synthetic, share
+from pricdr.pages import (
+    Bullets,
+    Cell,
+    Column,
+    Columns,
+    Content,
+    Details,
+    Note,
+    Page,
+    Row,
+    Section,
+    Table,
+    render,
+    table,
+)
+from pricdr.pages.charts import chart_figure
+from pricdr.pages.page import Block
+from pricdr.privacy.accounting import Calibration
 from pricdr.progress import Progress, silent
+from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
-from pricdr.report import ablation, answer, curves, table2
-from pricdr.report.folder import ResultsFolder
-from pricdr.report.sections import ablation as ablation_section
-from pricdr.report.sections import certificate as certificate_section
-from pricdr.report.sections import curves as curve_sections
-from pricdr.report.sections import frontier as frontier_section
-from pricdr.report.sections import others
-from pricdr.report.sections import table2 as table2_section
-from pricdr.report.sections import table3 as table3_section
-from pricdr.report.sections.lead import lead
+from pricdr.report.charts import curve_figures, share_charts
+from pricdr.report.folder import STRATA, SYNTHETIC, TABLE3, Access, Experiment, ResultsFolder
+from pricdr.report.measurements import ABSENT, number
+from pricdr.report.paper import METHODS, TASKS, paper_table
 
-SHOWN = {
-    table2.FAMILY,
-    ablation.FAMILY,
-    answer.FAMILY,
-    *(name for question in curves.QUESTIONS for name in (question.family, question.also)),
-}
-"""Families with a section of their own."""
+FRONTIER: Final = "frontier"
+"""The family whose results open the page."""
+USUAL_EPSILON: Final = 4.0
+"""The ε that sentences speak of, where it was measured."""
+METRIC: Final = "NDCG@10 among 99 sampled items"
+WORDS: Final = {Verdict.HELPS: "yes", Verdict.HURTS: "it hurts", Verdict.UNCLEAR: "cannot be told"}
+_PAPER_METRICS: Final = ("HR@10", "NDCG@10", "MRR@10")
 
 
 def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progress: Progress = silent) -> str:
@@ -31,33 +53,377 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
 
     Args:
         folder: what to show.
-        inspection: a verified release to draw; an example where there is none.
-        progress: is told how many sections are done.
+        inspection: a verified release to draw.
+        progress: is told how many experiments are done.
     """
-    makers: list[tuple[str, Callable[[], list[Section | None]]]] = [
-        ("Table 2", lambda: [table2_section.section(folder)]),
-        ("Table 3", lambda: [table3_section.section(folder)]),
-        ("RQ3", lambda: [ablation_section.section(folder)]),
-        ("RQ4 and RQ5", lambda: [*curve_sections.sections(folder)]),
-        ("the frontier", lambda: [frontier_section.section(folder)]),
-        ("other experiments", lambda: [others.other_section(folder, SHOWN)]),
-        ("searches", lambda: [others.search_section(folder)]),
-        ("cost", lambda: [others.cost_section(folder)]),
-        ("a release", lambda: [certificate_section.section(folder, inspection)]),
-        ("what was run", lambda: [others.provenance_section(folder)]),
+    experiments = []
+    for at, experiment in enumerate(folder.experiments, 1):
+        progress("drawing", at, len(folder.experiments), experiment.title)
+        experiments.append(experiment_details(experiment, at))
+    sections = [
+        Section("Every result", [_HOW_TO_READ_TABLES, *experiments, *_synthetic(folder)], id="results"),
+        Section("The paper beside ours", [*_table2(folder), *_table3(folder)], id="paper"),
+        Section("How it was measured", [*_searches(folder), *_provenance(folder)], id="provenance"),
     ]
-    progress("drawing", 0, len(makers) + 1, "the answer")
-    first = lead(folder)
-    sections: list[Section] = []
-    for at, (name, make) in enumerate(makers, 1):
-        progress("drawing", at, len(makers) + 1, name)
-        sections += [section for section in make() if section is not None]
-    return render(
-        Page(
-            "What crosses between two companies' ratings, at which ε",
-            sections,
-            first,
-            contents=True,
-            footer=[f"Made by pricdr {__version__} from a results folder. This page loads nothing."],
+    if inspection is not None:
+        c = inspection.certificate
+        words = f"A verified release: {c.users:,} users x {c.dim:,} numbers by {c.strategy.name}; promise {c.promise}."
+        drawn = [Section("A release, drawn", [words, *release_sections(DrawnRelease.of(inspection))], id="certificate")]
+        sections.append(Section("A release", drawn, id="release-section"))
+    footer = [f"Made by pricdr {__version__} from a results folder. This page loads nothing."]
+    return render(Page("What crosses between two companies' ratings, at which ε", sections, lead(folder), footer))
+
+
+def lead(folder: ResultsFolder) -> Content:
+    """Return the answer: three sentences, one picture and one table; or what is missing to give one."""
+    pairs = sorted(folder.family(FRONTIER), key=lambda pair: not pair.has_ceiling)
+    epsilon = usual_epsilon(pairs)
+    if epsilon is None:
+        return [Note("There are no results of the frontier (specs/frontier.toml) yet, so what crosses cannot be told.")]
+    figures = [
+        chart_figure(f"shares-{at}", pair.title, chart, in_words=words, note=_ceiling_note(pair))
+        for at, (pair, chart, words) in enumerate(share_charts(pairs), 1)
+    ]
+    return [
+        *(sentence for sentence in (_cold(pairs, epsilon), _controls(pairs), _warm(pairs, epsilon)) if sentence),
+        Columns(figures),
+        _summary(pairs, epsilon),
+        Details("How to read it", [Bullets(_HOW_TO_READ)]),
+    ]
+
+
+def usual_epsilon(pairs: Sequence[Experiment]) -> float | None:
+    """Return the ε to speak of: 4 where it was measured, otherwise the middle one; None without private results."""
+    found = sorted({float(arm.at or 0.0) for pair in pairs for arm in pair.private_arms("cold")})
+    return USUAL_EPSILON if USUAL_EPSILON in found else found[len(found) // 2] if found else None
+
+
+_HOW_TO_READ: Final = (
+    f"All figures are {METRIC}: one hidden item of a user among 99 that the user has not rated. The table has NDCG@10 "
+    "among all items too.",
+    "Cold users have no history at the target, warm users have one. A share is of what the source's ratings in "
+    "plaintext gain for cold users over popularity.",
+    "± is one standard error over seeds, [ , ] a 95 % interval over seeds. A seed has a split, a release and a network "
+    "of its own, but all draw on the same users and ratings.",
+    "A gain is certain if the 95 % interval of the difference, seed by seed, lies above the best model without a "
+    "release and above every control: releases of shuffled ratings, and of noise alone.",
+    "The best release is the best on test of those tried, so it is a little lucky; the error of a share leaves out "
+    "that of the plaintext gain it is a share of.",
+)
+_HOW_TO_READ_TABLES: Final = (
+    "A row is one arm, a figure its mean over seeds ± one standard error; point at a figure, or move there with the "
+    "keyboard, for its seeds. Our model tests on its own training and validation data whether a release is worth "
+    "anything, and refuses one that is not; with gates off it is used whatever it is worth."
+)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Return parts of a sentence as a list in words.
+
+    >>> _listed(["a", "b", "c"]), _listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _by_verdict(
+    pairs: Sequence[Experiment], stratum: str, epsilon: float
+) -> dict[Verdict, list[tuple[Experiment, ArmOutline]]]:
+    """Return the pairs on which users gain, lose or neither, each with its best private arm at this ε."""
+    found: dict[Verdict, list[tuple[Experiment, ArmOutline]]] = {verdict: [] for verdict in Verdict}
+    for pair in pairs:
+        if arm := pair.best(stratum, epsilon):
+            found[pair.crosses(arm, stratum).verdict].append((pair, arm))
+    return found
+
+
+def _cold(pairs: Sequence[Experiment], epsilon: float) -> str:
+    found = _by_verdict(pairs, "cold", epsilon)
+    kept = [f"{pair.share(arm).percent()} on {pair.title} ({arm.curve})" for pair, arm in found[Verdict.HELPS]]
+    told = []
+    if kept:
+        told.append(
+            f"With a private release at ε = {epsilon:g}, cold users keep {_listed(kept)} of what the source's "
+            f"ratings in plaintext would gain them ({METRIC})."
         )
+    for verdict, words in (
+        (Verdict.UNCLEAR, "whether cold users gain cannot be told"),
+        (Verdict.HURTS, "cold users lose"),
+    ):
+        if found[verdict]:
+            gains = [
+                f"{pair.title} ({pair.crosses(arm, 'cold').difference.interval_in_words()})"
+                for pair, arm in found[verdict]
+            ]
+            told.append(f"At ε = {epsilon:g}, {words} on {_listed(gains)}.")
+    return " ".join(told)
+
+
+def _controls(pairs: Sequence[Experiment]) -> str:
+    gains = [gain for pair in pairs for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
+    if not gains:
+        return "No control was run, so a gain need not be a transfer."
+    gaining = sum(gain.verdict is Verdict.HELPS for gain in gains)
+    most = number(max(gain.value for gain in gains), signed=True)
+    if gaining:
+        return (
+            f"Of {len(gains)} controls, releases of shuffled ratings or noise alone, {gaining} gained as well, up to "
+            f"{most}: do not trust gains of that size."
+        )
+    return f"None of {len(gains)} controls, releases of shuffled ratings or noise alone, gained: at most {most}."
+
+
+def _warm(pairs: Sequence[Experiment], epsilon: float) -> str:
+    words = {
+        Verdict.HELPS: "gain on",
+        Verdict.HURTS: "are better off without a release on",
+        Verdict.UNCLEAR: "gain nothing that could be told on",
+    }
+    told = []
+    for verdict, found in _by_verdict(pairs, "warm", epsilon).items():
+        if found:
+            gains = []
+            for pair, arm in found:
+                _, difference, against = pair.crosses(arm, "warm")
+                against = "" if verdict is Verdict.UNCLEAR else f" against {against}"
+                gains.append(f"{pair.title} ({difference.interval_in_words()}{against})")
+            told.append(f"{words[verdict]} {_listed(gains)}")
+    return f"At ε = {epsilon:g}, warm users {'; they '.join(told)}." if told else ""
+
+
+def _ceiling_note(pair: Experiment) -> str:
+    """Return what to say of a pair on which plaintext gains nothing for certain."""
+    if pair.ceiling is None or pair.has_ceiling:
+        return ""
+    gain = pair.gain(pair.ceiling, "cold").interval_in_words()
+    return f"Even {pair.ceiling.name} gains nothing for certain here ({gain}), so shares of that gain mean little."
+
+
+def _summary(pairs: Sequence[Experiment], epsilon: float) -> Table:
+    """Return what cold users get without a release, with the best private one and in plaintext, by both rankings."""
+    columns = [
+        *(Column("data", numeric=False), Column("ranked among", numeric=False)),
+        *(Column("without"), Column(f"ε = {epsilon:g}"), Column("plaintext"), Column("share kept")),
+    ]
+    rows = []
+    for pair in pairs:
+        arm, base = pair.best("cold", epsilon), pair.reference("cold")
+        if arm is None or base is None or pair.ceiling is None:
+            continue
+        for ranking, among in (("sampled", "99 items"), ("full", "all items")):
+            cells = [pair.measured(one, "cold", ranking=ranking).cell() for one in (base, arm, pair.ceiling)]
+            kept = pair.share(arm).share_cell() if ranking == "sampled" else ABSENT
+            if ranking == "sampled" or cells[1] is not ABSENT:
+                rows.append(Row([pair.title, among, *cells, kept]))
+    note = "Without: popularity, all that is known of a cold user. In plaintext: NOT PRIVATE, for comparison."
+    return Table("summary", f"NDCG@10 of cold users, best private release at ε = {epsilon:g}", columns, rows, note)
+
+
+def experiment_details(experiment: Experiment, at: int) -> Details:
+    """Return one experiment, folded away: its note, its curves where it has any, and every arm."""
+    outline = experiment.outline
+    title = outline.title if experiment.title in outline.title else f"{outline.title}: {experiment.title}"
+    if not experiment.runs:
+        return Details(title, [Note(f"{outline.missing or 'Not run yet'}.")])
+    blocks: list[Block | str] = [" ".join(outline.note.split())] if outline.note.strip() else []
+    if outline.family != FRONTIER and (figures := curve_figures(experiment, f"curves-{at}")):
+        blocks.append(Columns(figures))
+    return Details(title, [*blocks, every_arm(experiment, f"arms-{at}")])
+
+
+def every_arm(experiment: Experiment, id: str) -> Table:
+    """Return the table of every arm of an experiment that has results."""
+    strata, shares = experiment.strata, bool(experiment.ceiling) and "cold" in experiment.strata
+    columns = [Column("arm", numeric=False), Column("private?", numeric=False)]
+    for stratum in strata:
+        columns.append(Column(f"NDCG@10, {stratum}", f"{experiment.users(stratum):,} {STRATA[stratum]}"))
+        reference = experiment.reference(stratum)
+        against = "nothing" if reference is None else reference.name
+        columns.append(Column(f"gains, {stratum}", f"Better than {against} and than every control?", numeric=False))
+    if shares:
+        columns.append(Column("share kept", f"Of what {experiment.outline.ceiling} gains for cold users."))
+    columns += [Column("full ranking", "NDCG@10 of all users among all items"), Column("HR@10", "Of all users")]
+    columns.append(Column("seconds", "Median over runs: training, choosing on validation, scoring on test"))
+    rows = []
+    for arm in experiment.outline.arms:
+        if not experiment.results_of(arm):
+            continue
+        cells: list[Cell | str] = [arm.name, access_in_words(experiment, arm)]
+        for stratum in strata:
+            measured = experiment.measured(arm, stratum)
+            cells += [measured.cell(mark=_refusal(experiment, arm, stratum)), _judged(experiment, arm, stratum)]
+        if shares:
+            cells.append(experiment.share(arm).share_cell())
+        cells.append(experiment.measured(arm, "all", ranking="full").cell())
+        cells += [experiment.measured(arm, "all", "HR@10").cell(), _cost(experiment, arm)]
+        rows.append(Row(cells))
+    return Table(id, f"{experiment.title}, every arm", columns, rows)
+
+
+def access_in_words(experiment: Experiment, arm: ArmOutline) -> str:
+    """Return what an arm saw, and at which ε; with the paper's calibration the nominal one and what it delivers."""
+    access = Access.of(arm)
+    if access is not Access.PRIVATE or arm.release is None:
+        return access.value
+    if arm.release.calibration is Calibration.EXACT:
+        return f"{access.value}, ε = {arm.release.epsilon:g}"
+    facts = [result.release for result in experiment.results_of(arm).values() if result.release is not None]
+    exact = max((float(one.epsilon) for one in facts if one.epsilon is not None), default=None)
+    known = "" if exact is None else f", exact ε = {exact:.3g}"
+    return f"{access.value}, nominal ε = {arm.release.epsilon:g}{known}"
+
+
+def _judged(experiment: Experiment, arm: ArmOutline, stratum: str) -> Cell:
+    if Access.of(arm) is not Access.PRIVATE:
+        return ABSENT
+    verdict, difference, against = experiment.crosses(arm, stratum)
+    if not difference:
+        return ABSENT
+    hover = [f"{difference.interval_in_words()} against {against}"]
+    return Cell(WORDS[verdict], difference.value, hover=hover, strong=verdict is not Verdict.UNCLEAR)
+
+
+def _refusal(experiment: Experiment, arm: ArmOutline, stratum: str) -> str:
+    """Return what to know of a figure whose release was refused; nothing where it was used, or nothing tells."""
+    refused, runs = experiment.refused(arm, stratum)
+    if not refused:
+        return ""
+    often = "every run" if refused == runs else f"{refused} of {runs} runs"
+    return f"The release was refused in {often} (trust 0): what is left is the model without a release."
+
+
+def _cost(experiment: Experiment, arm: ArmOutline) -> Cell:
+    runs = list(experiment.results_of(arm).values())
+    seconds = median(float(run.seconds) for run in runs)
+    memory = max((float(run.memory) for run in runs if run.memory is not None), default=None)
+    hover = [f"on {', '.join(sorted({run.device for run in runs}))}", f"{median(run.epochs for run in runs):g} epochs"]
+    hover += [] if memory is None else [f"{memory / 2**30:.2f} GiB at the peak"]
+    return Cell(f"{seconds:.1f}", seconds, hover=hover)
+
+
+def _synthetic(folder: ResultsFolder) -> list[Details]:
+    results = read_synthetic(folder.path / SYNTHETIC)
+    arms = list(dict.fromkeys(one.arm for one in results if one.epsilon is not None and one.arm not in CONTROLS))
+    sizes = sorted({one.users for one in results})
+    rows = []
+    for arm, epsilon in dict.fromkeys((one.arm, one.epsilon) for one in results if one.arm in arms):
+        found = [share(results, arm, epsilon, users) for users in sizes]
+        cells = ["–" if one is None else f"{100 * one.value:.0f} % ± {100 * one.error:.1f}" for one in found]
+        rows.append([arm, f"{epsilon:g}", *cells])
+    if not rows:
+        return []
+    rows.sort(key=lambda row: (arms.index(row[0]), float(row[1])))
+    header = ["strategy", "ε", *(f"{users:,} users" for users in sizes)]
+    words = (
+        "Made-up pairs in which the truth is known (benchmarks/frontier_synthetic.py): the share of the plaintext gain "
+        "that cold users keep. Levels are this generator's; differences between strategies and sizes say something."
     )
+    shown = table("synthetic", "Share of the plaintext gain kept on synthetic pairs", header, rows)
+    return [Details("Synthetic pairs, by number of users", [words, shown])]
+
+
+def _table2(folder: ResultsFolder) -> list[Block | str]:
+    """Return the paper's Table 2 with ours beside it, for each task."""
+    own = {one.outline.data.paper: one for one in folder.family("table2") if not one.outline.data.stand_in}
+    broken = sum(bool(row.contradictions) for row in paper_table().values())
+    blocks: list[Block | str] = [
+        f"Of the {len(paper_table())} rows of the paper's Table 2, {broken} contradict themselves: no rankings of one "
+        "held-out item per user give these figures together. Such cells are marked with a letter. Data that only "
+        "stands in for the paper's is above, without the paper's figures."
+    ]
+    columns = [Column("method", numeric=False)]
+    columns += [Column(f"{metric}, {whose}") for metric in _PAPER_METRICS for whose in ("paper", "ours")]
+    for at, task in enumerate(TASKS, 1):
+        experiment = own.get(task)
+        rows = [Row([method, *_compared(task, method, experiment)]) for method in METHODS]
+        absent = "" if experiment is not None and experiment.runs else ": no results of ours"
+        blocks.append(Details(f"Table 2, {task}{absent}", [Table(f"table2-{at}", task, columns, rows)]))
+    return blocks
+
+
+def _compared(task: str, method: str, experiment: Experiment | None) -> list[Cell]:
+    """Return the paper's figure and ours for every metric; ours is the arm that is named like the paper's method."""
+    paper = paper_table()[task, method]
+    arms = () if experiment is None else experiment.outline.arms
+    arm = next((arm for arm in arms if arm.name.partition(" (")[0].partition(",")[0] == method), None)
+    cells = []
+    for metric in _PAPER_METRICS:
+        cells.append(Cell(f"{paper.figures[metric]:.4f}", mark=paper.contradictions.get(metric, "")))
+        measured = None if experiment is None or arm is None else experiment.measured(arm, "all", metric)
+        mark = "" if experiment is None or arm is None else _refusal(experiment, arm, "all")
+        cells.append(ABSENT if measured is None else measured.cell(mark=mark))
+    return cells
+
+
+def _table3(folder: ResultsFolder) -> list[Block | str]:
+    path = folder.path / TABLE3
+    if not path.is_file():
+        return [Note("Table 3, the sizes of the data, is not counted yet: pricdr reproduce --table3 does it.")]
+    counted = table3.read(path)
+    header, rows = table3.as_text(counted)
+    shown = table("table3", "Data after preprocessing", header, rows, names=2)
+    words = f"Counted from the raw files on {counted.provenance.finished[:10]}."
+    absent = [f"{row.title}: {' · '.join(row.expected)}" for row in counted.rows if row.expected]
+    files: list[Block | str] = ["Files that would do where data is not present:", Bullets(absent)] if absent else []
+    return [Details("Table 3: users, items and ratings", [words, shown, *files])]
+
+
+def _searches(folder: ResultsFolder) -> list[Details]:
+    rows = []
+    for name, trials in folder.trials.items():
+        for method in dict.fromkeys(trial.method for trial in trials):
+            tried = [trial for trial in trials if trial.method == method]
+            finished = [trial for trial in tried if not trial.failure]
+            best = max(finished, key=lambda trial: trial.validation, default=None)
+            default = next((trial for trial in finished if trial.number == 0), None)
+            chosen = "" if best is None else ", ".join(f"{key} = {value}" for key, value in best.settings.items())
+            figures = ["–" if one is None else f"{one.validation:.4f}" for one in (default, best)]
+            counts = [f"{len(tried)}", f"{len(tried) - len(finished)}"]
+            rows.append([f"{name}: {method}", chosen or "defaults", *counts, *figures])
+    if not rows:
+        return []
+    header = ["search", "chosen", "trials", "failed", "defaults", "best"]
+    words = (
+        "NDCG@10 on validation items. Every method is searched alike, its defaults first, with a seed of its own; no "
+        "trial is ever scored on test. A best of many is a little lucky: test is what counts."
+    )
+    return [Details("Searches", [words, table("searches", "Searches, by data and method", header, rows, names=2)])]
+
+
+def _provenance(folder: ResultsFolder) -> list[Block | str]:
+    """Return what was run, when, on what and from which commit, and what is missing or out of date."""
+    rows, machines, lacking = [], Counter[str](), []
+    for experiment in folder.experiments:
+        outline, missing = experiment.outline, len(experiment.missing)
+        known = [run.provenance for arm in outline.arms for run in experiment.results_of(arm).values()]
+        machines.update(
+            f"{one.machine}: commit {one.commit}, pricdr {one.version}, Python {one.python}, torch {one.torch}, numpy "
+            f"{one.numpy}, scipy {one.scipy}"
+            for one in known
+        )
+        finished = sorted(one.finished[:10] for one in known)
+        days = " to ".join(dict.fromkeys([finished[0], finished[-1]])) if finished else "–"
+        rows.append([outline.name, days, f"{experiment.runs}", f"{missing}", f"{experiment.stale}"])
+        if outline.missing or missing:
+            why = outline.missing or ("every run" if not experiment.runs else _missing_in_words(experiment))
+            lacking.append(f"{outline.name}: {why}")
+    runs, missing, stale = (sum(int(row[at]) for row in rows) for at in (2, 3, 4))
+    header = ["results", "finished", "runs", "missing", "stale"]
+    blocks: list[Block | str] = [
+        f"{runs:,} runs are shown; {missing:,} that specs ask for are missing; {stale:,} were measured with other "
+        "settings than their spec has now, and are left out.",
+        Details("What was run", [table("provenance-table", "What was run", header, rows, names=2)]),
+        Details("On what", [Bullets([f"{count:,} runs on {machine}" for machine, count in machines.most_common()])]),
+    ]
+    if lacking:
+        blocks.append(Details("What is missing", [Bullets(lacking)]))
+    if folder.unclaimed:
+        blocks.append(f"Files of results without a spec beside them, not shown: {', '.join(folder.unclaimed)}.")
+    return blocks
+
+
+def _missing_in_words(experiment: Experiment) -> str:
+    by_arm: dict[str, list[str]] = {}
+    for arm, seed in experiment.missing:
+        by_arm.setdefault(arm, []).append(str(seed))
+    return "; ".join(f"{arm}: seed {', '.join(seeds)}" for arm, seeds in by_arm.items())

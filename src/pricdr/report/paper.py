@@ -14,15 +14,13 @@ least that of the run with the best MRR. The third holds for figures of the same
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 from pricdr.evaluation.metrics import NAMES
-from pricdr.report.measurements import number
 
 METHODS: Final = (
     *("BPR", "NeuMF", "DMF", "CoNet", "DDTCDR", "DARec", "ETL"),
@@ -34,24 +32,8 @@ TASKS: Final = (
 )
 _ROUNDING: Final = 0.5e-4
 """By how much a figure with four digits may be off."""
-
-
-class Rule(Enum):
-    """What figures of rankings cannot break."""
-
-    NDCG_BELOW_MRR = "NDCG below MRR"
-    FALLING = "a metric falls as the list grows"
-    STEP = "the step from 5 to 10 does not fit HR"
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """Figures of one row that no rankings give together."""
-
-    rule: Rule
-    metrics: tuple[str, ...]
-    """The cells that contradict each other; at least one of them is wrong."""
-    words: str
+_WEIGHTS: Final = {"NDCG": (1 / math.log2(11), 1 / math.log2(7)), "MRR": (1 / 10, 1 / 6)}
+"""The least and the most that a rank from 6 to 10 counts."""
 
 
 @dataclass(frozen=True)
@@ -63,53 +45,32 @@ class PaperRow:
     figures: Mapping[str, float]
 
     @property
-    def contradictions(self) -> tuple[Contradiction, ...]:
-        """What in it cannot be, rounding allowed for."""
-        return (*self._ndcg_below_mrr(), *self._falling(), *self._steps())
+    def contradictions(self) -> dict[str, str]:
+        """Why cells of it cannot be, rounding allowed for: by metric, the plainest reason first."""
+        found: dict[str, str] = {}
+        for metrics, why in self._contradictions():
+            for metric in metrics:
+                found.setdefault(metric, why)
+        return found
 
-    def _ndcg_below_mrr(self) -> list[Contradiction]:
-        pairs = [(f"NDCG@{k}", f"MRR@{k}") for k in (5, 10)]
-        return [
-            Contradiction(
-                Rule.NDCG_BELOW_MRR,
-                (ndcg, mrr),
-                f"{ndcg} {self.figures[ndcg]:.4f} is below {mrr} {self.figures[mrr]:.4f}: every rank r counts "
-                f"1/log2(1 + r) for NDCG, which is at least the 1/r that it counts for MRR",
-            )
-            for ndcg, mrr in pairs
-            if self.figures[ndcg] < self.figures[mrr] - 2 * _ROUNDING
-        ]
-
-    def _falling(self) -> list[Contradiction]:
-        pairs = [(f"{metric}@5", f"{metric}@10") for metric in ("HR", "NDCG", "MRR")]
-        return [
-            Contradiction(
-                Rule.FALLING,
-                (short, long),
-                f"{short} {self.figures[short]:.4f} is above {long} {self.figures[long]:.4f}: whoever counts among the "
-                f"first five counts as much among the first ten",
-            )
-            for short, long in pairs
-            if self.figures[short] > self.figures[long] + 2 * _ROUNDING
-        ]
-
-    def _steps(self) -> list[Contradiction]:
-        found = []
-        entering = self.figures["HR@10"] - self.figures["HR@5"]
-        for metric, most in (("NDCG", 1 / math.log2(7)), ("MRR", 1 / 6)):
-            least = 1 / math.log2(11) if metric == "NDCG" else 1 / 10
-            step = self.figures[f"{metric}@10"] - self.figures[f"{metric}@5"]
+    def _contradictions(self) -> Iterator[tuple[tuple[str, str], str]]:
+        figures = self.figures
+        for k in (5, 10):
+            if figures[f"NDCG@{k}"] < figures[f"MRR@{k}"] - 2 * _ROUNDING:
+                yield (f"NDCG@{k}", f"MRR@{k}"), "Impossible: NDCG is below MRR, and a rank never counts less for it."
+        for metric in ("HR", "NDCG", "MRR"):
+            if figures[f"{metric}@5"] > figures[f"{metric}@10"] + 2 * _ROUNDING:
+                why = (
+                    "Impossible: the metric falls from k = 5 to k = 10, and whoever counts among five counts among ten."
+                )
+                yield (f"{metric}@5", f"{metric}@10"), why
+        entering = figures["HR@10"] - figures["HR@5"]
+        for metric, (least, most) in _WEIGHTS.items():
+            step = figures[f"{metric}@10"] - figures[f"{metric}@5"]
             # Four figures, each off by a rounding at most.
             if not least * entering - _slack(least) <= step <= most * entering + _slack(most):
-                found.append(
-                    Contradiction(
-                        Rule.STEP,
-                        (f"{metric}@5", f"{metric}@10"),
-                        f"HR rises by {entering:.4f} from 5 to 10, so {metric} rises by {least * entering:.4f} to "
-                        f"{most * entering:.4f}, and not by {number(step)}",
-                    )
-                )
-        return found
+                why = "Impossible if all figures are of the same rankings: the step from 5 to 10 does not fit HR's."
+                yield (f"{metric}@5", f"{metric}@10"), why
 
 
 def _slack(weight: float) -> float:

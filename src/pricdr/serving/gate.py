@@ -32,7 +32,8 @@ _BODIES: Final = (16, 64)
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
 _CONTROL: Final = re.compile(CONTROLS)
 _POLICY: Final = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final = (
     (b"content-security-policy", _POLICY.encode()),

@@ -1,25 +1,19 @@
 "use strict";
-// What a reader can do with a page: look closer, sort, choose, copy, download. Without this script all of it is still there to read.
+// What a reader can do with a page: look closer, sort, filter, copy, save. Without this script all of it is still there to read.
 (() => {
   const all = (query, root = document) => [...root.querySelectorAll(query)];
   const tip = document.getElementById("tip");
   const say = (text) => { document.getElementById("said").textContent = text; };
-  for (const tools of all(".tools, .choice")) tools.hidden = false;
+  for (const tools of all(".tools")) tools.hidden = false;
 
   // Tooltips. Browsers show titles as tooltips themselves, but not to those who use the keyboard: they move into ours.
   for (const cell of all("th[title], td[title], sup a[title]")) {
     cell.dataset.tip = cell.title;
     cell.removeAttribute("title");
   }
-  for (const mark of all("svg .mark")) {
-    const title = mark.querySelector("title");
-    if (!title) continue;
-    mark.dataset.tip = title.textContent;
-    title.remove();
-  }
   let owner = null, leaving = 0;
   const place = () => {
-    const at = (owner.querySelector("circle") || owner).getBoundingClientRect();
+    const at = owner.getBoundingClientRect();
     const size = tip.getBoundingClientRect();
     const left = Math.min(at.left + at.width / 2 - size.width / 2, innerWidth - size.width - 8);
     const above = at.top - size.height - 8;
@@ -29,7 +23,7 @@
   const hide = () => {
     clearTimeout(leaving);
     leaving = 0;
-    if (owner && !owner.closest("svg")) owner.removeAttribute("aria-describedby");
+    if (owner) owner.removeAttribute("aria-describedby");
     owner = null;
     tip.hidden = true;
   };
@@ -41,24 +35,12 @@
     owner = element;
     tip.textContent = element.dataset.tip;
     tip.hidden = false;
-    // A mark says all of it in its label.
-    if (!element.closest("svg")) element.setAttribute("aria-describedby", "tip");
+    element.setAttribute("aria-describedby", "tip");
     place();
   };
   const tipped = (event) => event.target instanceof Element && event.target.closest("[data-tip]");
-  // Points are small: the nearest one within a finger's width will do.
-  const nearest = (event) => {
-    const svg = event.target instanceof Element && event.target.closest("svg.chart");
-    let best = null, least = 16;
-    for (const mark of svg ? all(".mark:not(.off)", svg) : []) {
-      const at = mark.getBoundingClientRect(), { clientX: x, clientY: y } = event;
-      const away = Math.hypot(Math.max(at.left - x, 0, x - at.right), Math.max(at.top - y, 0, y - at.bottom));
-      if (away < least) [best, least] = [mark, away];
-    }
-    return best;
-  };
   const point = (event) => {
-    const element = tipped(event) || nearest(event);
+    const element = tipped(event);
     if (element) show(element);
     else if (event.target === tip) { clearTimeout(leaving); leaving = 0; }
     else if (owner) leaving ||= setTimeout(hide, 150);
@@ -70,27 +52,25 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
   addEventListener("scroll", () => { if (owner) place(); }, { passive: true, capture: true });
 
-  // One stop of the Tab key per table and figure; arrows move inside.
-  const stops = (group) => all(group.matches("svg") ? ".mark:not(.off)" : "tbody tr:not([hidden]) > [data-tip]", group);
-  const rove = (group) => { stops(group).forEach((stop, at) => { stop.tabIndex = at ? -1 : 0; }); };
-  const groups = all("svg.chart, table");
-  groups.forEach(rove);
-  const next = (group, stop, key) => {
-    const found = stops(group), at = found.indexOf(stop);
+  // One stop of the Tab key per table; arrows move inside.
+  const tables = all("table");
+  const stops = (table) => all("tbody tr:not([hidden]) > [data-tip]", table);
+  const rove = (table) => { stops(table).forEach((stop, at) => { stop.tabIndex = at ? -1 : 0; }); };
+  tables.forEach(rove);
+  const next = (table, stop, key) => {
+    const found = stops(table);
     if (key === "Home") return found[0];
     if (key === "End") return found.at(-1);
     const step = key === "ArrowRight" || key === "ArrowDown" ? 1 : -1;
-    if (group.matches("table") && (key === "ArrowDown" || key === "ArrowUp")) {
-      const column = found.filter((other) => other.cellIndex === stop.cellIndex);
-      return column[column.indexOf(stop) + step];
-    }
-    return found[at + step];
+    const upright = key === "ArrowDown" || key === "ArrowUp";
+    const line = upright ? found.filter((other) => other.cellIndex === stop.cellIndex) : found;
+    return line[line.indexOf(stop) + step];
   };
-  for (const group of groups) {
-    group.addEventListener("keydown", (event) => {
-      if (!/^(Arrow(Left|Right|Up|Down)|Home|End)$/.test(event.key) || !stops(group).includes(event.target)) return;
+  for (const table of tables) {
+    table.addEventListener("keydown", (event) => {
+      if (!/^(Arrow(Left|Right|Up|Down)|Home|End)$/.test(event.key) || !stops(table).includes(event.target)) return;
       event.preventDefault();
-      const target = next(group, event.target, event.key);
+      const target = next(table, event.target, event.key);
       if (!target) return;
       event.target.tabIndex = -1;
       target.tabIndex = 0;
@@ -119,9 +99,9 @@
     const numbers = [Number(a), Number(b)];
     return numbers.some(Number.isNaN) ? order.compare(a, b) : numbers[0] - numbers[1];
   };
-  for (const table of all("table")) {
+  for (const table of tables) {
     const body = table.tBodies[0], first = [...body.rows];
-    const heads = all(".names > th", table);
+    const heads = all("thead th", table);
     heads.forEach((head, column) => {
       const button = document.createElement("button");
       button.type = "button";
@@ -148,29 +128,15 @@
     });
   }
 
-  // Choosing what to see: in all tables and figures of the section.
-  for (const choice of all(".choice")) {
-    const section = choice.closest("section"), boxes = all("input", choice);
-    const summary = choice.querySelector("summary"), words = summary.textContent;
-    const apply = () => {
-      const hidden = new Set(boxes.filter((box) => !box.checked).map((box) => box.value));
-      for (const element of all("[data-series]", section)) {
-        const off = hidden.has(element.dataset.series);
-        if (element.matches("tr")) element.hidden = off;
-        else element.classList.toggle("off", off);
-      }
-      all("svg.chart, table", section).forEach(rove);
-      const count = `${boxes.length - hidden.size} of ${boxes.length} shown`;
-      summary.textContent = hidden.size ? `${words} (${count})` : words;
-      say(count);
-    };
-    choice.addEventListener("change", apply);
-    for (const button of all("[data-choose]", choice)) {
-      button.addEventListener("click", () => {
-        boxes.forEach((box) => { box.checked = button.dataset.choose === "all"; });
-        apply();
-      });
-    }
+  // Filtering: the rows that contain what was typed.
+  for (const field of all("[data-filter]")) {
+    const table = field.closest(".table").querySelector("table"), rows = [...table.tBodies[0].rows];
+    field.addEventListener("input", () => {
+      const wanted = field.value.trim().toLowerCase();
+      for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+      rove(table);
+      say(`${rows.filter((row) => !row.hidden).length} of ${rows.length} rows shown`);
+    });
   }
 
   // Copying: the rows that are shown, in the order in which they are shown.
@@ -179,12 +145,8 @@
     all("sup, .anchor", copy).forEach((part) => part.remove());
     return copy.textContent.replace(/\s+/g, " ").trim();
   };
-  const spread = (row) => (row ? [...row.cells].flatMap((cell) => Array(cell.colSpan).fill(text(cell))) : []);
-  const lines = (table) => {
-    const spans = spread(table.querySelector(".spans"));
-    const names = spread(table.querySelector(".names")).map((name, at) => [spans[at], name].filter(Boolean).join(": "));
-    return [names, ...[...table.tBodies[0].rows].filter((row) => !row.hidden).map(spread)];
-  };
+  const spread = (row) => [...row.cells].map(text);
+  const lines = (table) => [table.tHead.rows[0], ...[...table.tBodies[0].rows].filter((row) => !row.hidden)].map(spread);
   const number = /^[+-]?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?\s?%?( ± [\d.]+)?$/i;
   const field = (shown) => {
     // A program reads no typographic minus.
@@ -198,7 +160,7 @@
     csv: (table) => lines(table).map((row) => `${row.map(field).join(",")}\n`).join(""),
     markdown: (table) => {
       const [names, ...rows] = lines(table).map((row) => row.map((cell) => cell.replace(/[\\|*_`[\]<>&~]/g, "\\$&")));
-      const rule = all(".names > th", table).map((head) => (head.classList.contains("number") ? "---:" : "---"));
+      const rule = all("thead th", table).map((head) => (head.classList.contains("number") ? "---:" : "---"));
       return [names, rule, ...rows].map((row) => `| ${row.join(" | ")} |\n`).join("");
     },
   };
@@ -229,43 +191,13 @@
     });
   }
 
-  // Downloads: always in light colours, on white.
-  const picture = (figure) => {
-    const svg = figure.querySelector("svg"), copied = svg.cloneNode(true);
-    all(".off", copied).forEach((part) => part.remove());
-    for (const part of [copied, ...all("*", copied)]) {
-      for (const name of ["tabindex", "data-tip", "aria-describedby", "class"]) part.removeAttribute(name);
-    }
-    const make = (name) => document.createElementNS(svg.namespaceURI, name);
-    const title = make("title"), paper = make("rect");
-    title.textContent = figure.querySelector("figcaption .title").textContent;
-    for (const [name, value] of [["width", "100%"], ["height", "100%"], ["fill", "#ffffff"]]) paper.setAttribute(name, value);
-    copied.prepend(title, paper);
-    const { width, height } = svg.viewBox.baseVal;
-    return { width, height, text: new XMLSerializer().serializeToString(copied) };
-  };
-  const save = (blob, name) => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  };
-  const painted = async ({ width, height, text: source }, scale) => {
-    const image = new Image(width * scale, height * scale);
-    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;
-    await image.decode();
-    const canvas = document.createElement("canvas");
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    return new Promise((done) => canvas.toBlob(done, "image/png"));
-  };
+  // Saving: always the light picture.
   for (const button of all("[data-save]")) {
-    button.addEventListener("click", async () => {
-      const figure = button.closest("figure"), drawn = picture(figure), kind = button.dataset.save;
-      const blob = kind === "svg" ? new Blob([drawn.text], { type: "image/svg+xml" }) : await painted(drawn, 2);
-      save(blob, `${figure.id}.${kind}`);
+    button.addEventListener("click", () => {
+      const figure = button.closest("figure"), link = document.createElement("a");
+      link.href = figure.querySelector("img").src;
+      link.download = `${figure.id}.svg`;
+      link.click();
     });
   }
 })();

@@ -8,9 +8,21 @@ from pricdr.evaluation.verdict import JUDGED
 from pricdr.models.card.info import ModelInfo
 from pricdr.models.card.sections import group_name, measuring_commands
 from pricdr.models.card.texts import NOT_MEASURED
-from pricdr.pages import Bullets, Commands, Details, Dot, Figure, Note, Row, Section, Table, dot_plot
-from pricdr.pages.blocks import Block
-from pricdr.pages.tables import Cell, Column
+from pricdr.pages import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Commands,
+    Details,
+    Dot,
+    Figure,
+    Note,
+    Row,
+    Section,
+    Table,
+    dot_plot,
+)
 
 STRATA: Final = ("warm", "few", "cold", "all")
 _STRATUM_NAMES: Final = {**JUDGED, "all": "all users"}

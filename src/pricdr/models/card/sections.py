@@ -8,9 +8,7 @@ from pricdr.evaluation.verdict import WITHOUT_RELEASE
 from pricdr.models.card import texts
 from pricdr.models.card.info import ModelInfo, UserGroup
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
-from pricdr.pages import Bullets, Commands, Content, Details, Facts, Note, Row, Section, Table
-from pricdr.pages.blocks import Block
-from pricdr.pages.tables import Column
+from pricdr.pages import Block, Bullets, Column, Commands, Content, Details, Facts, Note, Row, Section, Table
 from pricdr.release.readme import statement
 
 PROMISE: Final = ("What is promised", "What it means for a whole user")

@@ -34,8 +34,8 @@ def read_frontier(path: Path) -> "ResultsFolder":
     """
     REPORT.require()
     TRAIN.require()
-    from pricdr.report.answer import FAMILY
     from pricdr.report.folder import LINES, SUFFIX, read_folder
+    from pricdr.report.page import FRONTIER
 
     name = path.name.removesuffix(LINES)
     if not path.name.endswith(LINES) or not path.is_file():
@@ -44,21 +44,19 @@ def read_frontier(path: Path) -> "ResultsFolder":
         raise InputError(f"{path} has no {name}{SUFFIX} next to it, which describes what was measured")
     folder = read_folder(path.parent)
     experiments = tuple(experiment for experiment in folder.experiments if experiment.outline.name == name)
-    if not experiments or experiments[0].outline.family != FAMILY:
+    if not experiments or experiments[0].outline.family != FRONTIER:
         raise InputError(f"{path} contains no frontier results (run pricdr reproduce specs/frontier.toml)")
     return replace(folder, experiments=experiments)
 
 
 def frontier_blocks(folder: "ResultsFolder") -> tuple[Content, list[Section]]:
     """Return the answer with its chart, and the table of every ε."""
-    from pricdr.report.sections import frontier
-    from pricdr.report.sections.lead import lead
+    from pricdr.report.page import every_arm, lead
 
     titles = ", ".join(experiment.title for experiment in folder.experiments)
     about = (
         f"Measured on {titles}, not on the data of the model served here. Use it as a guide to which ε to ask for, "
         "before a budget is spent."
     )
-    # Without the synthetic pairs in the same folder, which are another experiment.
-    pairs = frontier.pair_sections(folder)
-    return [about, *lead(folder)], [Section("The frontier in full", pairs, id="frontier", hides="arms")]
+    tables = [every_arm(experiment, f"arms-{at}") for at, experiment in enumerate(folder.experiments, 1)]
+    return [about, *lead(folder)], [Section("The frontier in full", tables, id="frontier")]

@@ -8,8 +8,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from pricdr import __version__
 from pricdr.pages import style_sheet
-from pricdr.pages.figures import environment
-from pricdr.pages.palette import ACCENT, PAPER
+from pricdr.pages.page import page_environment
 
 _PACKAGE: Final = "pricdr.serving.pages"
 _ERROR_TITLES: Final = {401: "A key is required", 403: "This key has no access", 503: "The server is busy"}
@@ -28,7 +27,9 @@ def page(template: str, title: str, *, active: str = "", status: int = 200, **va
         values: the variables of the template; all of them are escaped.
     """
     frame = {"title": title, "active": active, "navigation": _NAVIGATION, "version": __version__, "warning": ""}
-    return HTMLResponse(environment(_PACKAGE).get_template(f"{template}.html.j2").render(**{**frame, **values}), status)
+    return HTMLResponse(
+        page_environment(_PACKAGE).get_template(f"{template}.html.j2").render(**{**frame, **values}), status
+    )
 
 
 def error_page(status: int, message: str) -> HTMLResponse:
@@ -40,12 +41,12 @@ def error_page(status: int, message: str) -> HTMLResponse:
 @cache
 def style() -> Response:
     """Return the shared style sheet of all pages, and the rules that only the served page needs."""
-    own = environment(_PACKAGE).get_template("serve.css.j2").render()
+    own = page_environment(_PACKAGE).get_template("serve.css.j2").render()
     return Response(f"{style_sheet()}\n{own}", media_type="text/css")
 
 
 @cache
 def icon() -> Response:
     """Return the icon: a shield, in the colours of the pages."""
-    svg = environment(_PACKAGE).get_template("icon.svg.j2").render(accent=ACCENT.light, paper=PAPER.light)
+    svg = page_environment(_PACKAGE).get_template("icon.svg.j2").render(accent="#0a5fc2", paper="#ffffff")
     return Response(svg, media_type="image/svg+xml")

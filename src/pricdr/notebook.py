@@ -73,4 +73,4 @@ def _template(name: str) -> "Template":
     # Loaded when something is shown: ratings and releases in memory need numpy alone.
     from pricdr.markup import template_environment
 
-    return template_environment("pricdr.notebook").get_template(f"{name}.html.j2")
+    return template_environment().get_template(f"notebook/{name}.html.j2")

@@ -1,1 +1,0 @@
-"""The sections of the report: each turns what was computed into blocks of a page."""

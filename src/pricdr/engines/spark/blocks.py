@@ -5,29 +5,31 @@ the threshold is applied. Blocks stay on their executors for all passes of a rel
 """
 
 import hashlib
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pricdr import __version__
-from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Whole
-from pricdr.data.csr import CSR, sp
+from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Total, Whole
+from pricdr.data.csr import CSR, csr_of_cells, sp
 from pricdr.data.ids import Ids
 from pricdr.data.reading.repeats import deduplicate
 from pricdr.engines.spark.broadcast import Message, dispatched
 from pricdr.engines.spark.session import BATCH, CACHED_BATCH, explained, n_cores, setting
-from pricdr.engines.spark.table import CheckedRows
 from pricdr.errors import EngineError
 from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from pricdr.engines.spark.table import CheckedRows
 
 COLLECTED_AT_ONCE: Final = 256 << 20
 """The most bytes of a result that the driver fetches at once; a larger one comes partition by partition."""
@@ -67,126 +69,38 @@ class Blocks:
     """Rows of repeated pairs whose time cannot be read."""
 
 
-def packed(rows: CheckedRows, users: Ids, items: Ids, threshold: float | None) -> Blocks:
+def packed(rows: "CheckedRows", users: Ids, items: Ids, threshold: float | None) -> Blocks:
     """Return the rows of these users and items as blocks, in the order of the lists."""
+    import pyarrow as pa
     from pyspark import StorageLevel
+    from pyspark.sql import functions as sql
 
     session, shape = rows.session, (len(users), len(items))
-    per_block = _users_per_block(rows.count, *shape, n_cores(session))
+    # From sizes alone, and no result depends on it. A sum over a block has a row per item: several ratings for each.
+    entries = min(max(4 * shape[1], _LEAST_ENTRIES), _MOST_ENTRIES)
+    per_block = max(1, -(-shape[0] // max(-(-rows.count // entries), _BLOCKS_PER_CORE * n_cores(session))))
     # Without users there is one empty block: sums over it have the right shape.
     n_blocks = max(1, -(-shape[0] // per_block))
+
+    def positions(role: str, ids: Ids) -> "DataFrame":
+        at = pa.array(np.arange(len(ids), dtype=np.int32))
+        table = session.createDataFrame(pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at}))
+        return sql.broadcast(table) if len(ids) <= _BROADCAST_IDS else table
+
     # A row of the result is megabytes: persisted one by one, so that no buffer grows beyond 2 GB.
     with explained("sort the ratings into blocks of users"), setting(session, CACHED_BATCH, "1"):
-        at_user, at_item = _positions(rows, "user", users), _positions(rows, "item", items)
-        entries = rows.frame.join(at_item, "item").join(at_user, "user")
-        keyed = entries.selectExpr(f"int(user_at div {per_block}) block", "user_at", "item_at", "value", "seconds")
+        found = rows.frame.join(positions("item", items), "item").join(positions("user", users), "user")
+        keyed = found.selectExpr(f"int(user_at div {per_block}) block", "user_at", "item_at", "value", "seconds")
         # One more row for every block: users without a rating get rows too.
-        empty = session.range(n_blocks).selectExpr(
-            "int(id) block", "-1 user_at", "-1 item_at", "0d value", "0d seconds"
-        )
-        together = keyed.unionByName(empty).repartition(n_blocks, "block").sortWithinPartitions("block")
-        pack = _packer(per_block, shape, threshold, has_values=rows.has_values)
-        frame = together.mapInArrow(pack, _PACKED).persist(StorageLevel.MEMORY_AND_DISK)
-        rows.kept.append(frame)
+        none = "int(id) block", "-1 user_at", "-1 item_at", "0d value", "0d seconds"
+        together = keyed.unionByName(session.range(n_blocks).selectExpr(*none))
+        pack = _pack_task(per_block, shape, threshold, has_values=rows.has_values)
+        frame = together.repartition(n_blocks, "block").sortWithinPartitions("block").mapInArrow(pack, _PACKED)
+        rows.kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
     assert len(counts["first"]) == n_blocks, "every block exists once"
     digests = dict(zip(counts["first"], counts["digest"], strict=True))
     return Blocks(frame, shape, digests, **{name: sum(counts[name]) for name in _COUNTS})
-
-
-def _users_per_block(rows: int, n_users: int, n_items: int, cores: int) -> int:
-    """Return how many users a block has, from sizes alone; no result depends on it."""
-    # A sum over a block has a row per item: a block should have several ratings for each.
-    entries = min(max(4 * n_items, _LEAST_ENTRIES), _MOST_ENTRIES)
-    return max(1, -(-n_users // max(-(-rows // entries), _BLOCKS_PER_CORE * cores)))
-
-
-def _positions(rows: CheckedRows, role: str, ids: Ids) -> "DataFrame":
-    """Return a Spark table of ids and their positions in the list."""
-    import pyarrow as pa
-    from pyspark.sql import functions as sql
-
-    at = pa.array(np.arange(len(ids), dtype=np.int32))
-    table = rows.session.createDataFrame(pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at}))
-    return sql.broadcast(table) if len(ids) <= _BROADCAST_IDS else table
-
-
-def _packer(per_block: int, shape: tuple[int, int], threshold: float | None, *, has_values: bool) -> Any:  # noqa: ANN401
-    """Return the function that packs the rows of a partition, which arrive sorted by block."""
-    driver = __version__
-
-    def pack(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pricdr
-
-        if pricdr.__version__ != driver:  # its noise might differ
-            fault = f"executors have pricdr {pricdr.__version__}, the driver has {driver}: install the same version"
-            raise RuntimeError(fault)
-        for block, parts in groupby(_by_block(batches), key=lambda part: int(part["block"][0])):
-            gathered = list(parts)
-            whole = {name: np.concatenate([part[name] for part in gathered]) for name in gathered[0]}
-            first = block * per_block
-            users = min(per_block, shape[0] - first)
-            yield _packed_block(whole, first, (users, shape[1]), threshold, has_values=has_values)
-
-    return pack
-
-
-def _by_block(batches: "Iterator[pa.RecordBatch]") -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """Yield rows in pieces that belong to one block each."""
-    for batch in batches:
-        columns = {name: column.to_numpy() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
-        cuts = np.flatnonzero(np.diff(columns["block"])) + 1
-        for part in zip(*(np.split(column, cuts) for column in columns.values()), strict=True):
-            if len(part[0]):
-                yield dict(zip(columns, part, strict=True))
-
-
-def _packed_block(
-    entries: dict[str, npt.NDArray[Any]],
-    first: int,
-    shape: tuple[int, int],
-    threshold: float | None,
-    *,
-    has_values: bool,
-) -> "pa.RecordBatch":
-    real = entries["user_at"] >= 0
-    pairs = (entries["user_at"][real].astype(np.int64) - first) * shape[1] + entries["item_at"][real]
-    values, seconds = entries["value"][real], entries["seconds"][real]
-    kept, untimed = deduplicate(pairs, values, seconds)
-    n_pairs = int(kept.sum())
-    if threshold is not None:
-        kept &= values >= threshold
-    order = np.argsort(pairs[kept])
-    at, values = pairs[kept][order], values[kept][order]
-    starts = np.searchsorted(at, np.arange(shape[0] + 1, dtype=np.int64) * shape[1]).astype(np.int32)
-    parts = [starts, (at % max(1, shape[1])).astype(np.int32), *([values] if has_values else [])]
-    block = b"".join(part.tobytes() for part in (np.array([shape[0], len(at)], dtype=np.int32), *parts))
-    digest = hashlib.blake2b(first.to_bytes(8, "big") + block, digest_size=8).digest()
-    return _row(
-        first=first,
-        digest=int.from_bytes(digest, "big", signed=True),
-        block=block,
-        rows=len(pairs),
-        pairs=n_pairs,
-        kept=len(at),
-        raters=len(np.unique(pairs // max(1, shape[1]))),
-        untimed=untimed,
-    )
-
-
-def _unpacked(block: bytes, n_items: int) -> CSR:
-    users, kept = np.frombuffer(block, dtype=np.int32, count=2).tolist()
-    starts = np.frombuffer(block, dtype=np.int32, count=users + 1, offset=8)
-    columns = np.frombuffer(block, dtype=np.int32, count=kept, offset=8 + starts.nbytes)
-    at = 8 + starts.nbytes + columns.nbytes
-    values = np.frombuffer(block, dtype=np.float64, offset=at) if len(block) > at else np.ones(kept)
-    return sp.csr_array((values, columns, starts), shape=(users, n_items))
-
-
-def _row(**columns: int | bytes) -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_pydict({name: [value] for name, value in columns.items()})
 
 
 class SparkMatrix:
@@ -203,7 +117,7 @@ class SparkMatrix:
         arrived = np.zeros(len(out), dtype=bool)
         progress(what, 0, 1)
         with self._dispatched(work, what) as message:
-            task = _row_task(message, self._blocks.shape[1], block_rows, out.dtype.str)
+            task = _row_task(message, block_rows, out.dtype.str)
             frame = self._blocks.frame.select("first", "digest", "block").mapInArrow(task, _ROWS)
             for row in _collected(frame, out.nbytes):
                 if self._blocks.digests[row["first"]] != row["digest"]:
@@ -222,9 +136,9 @@ class SparkMatrix:
         tasks = n_cores(self._blocks.frame.sparkSession)
         progress(what, 0, 1)
         with self._dispatched(work, what) as message:
-            task = _sum_task(message, self._blocks.shape[1], CHUNK)
             # Every task makes a whole sum: as few of them as there are cores.
-            frame = self._blocks.frame.select("first", "digest", "block").coalesce(tasks).mapInArrow(task, _SUMS)
+            frame = self._blocks.frame.select("first", "digest", "block").coalesce(tasks)
+            frame = frame.mapInArrow(_sum_task(message, CHUNK), _SUMS)
             frame = frame.repartition(2 * tasks, "chunk").mapInArrow(_added, _SUMS)
             sums = {
                 row["chunk"]: np.frombuffer(row["payload"], dtype=np.int64).reshape(-1, *filter(None, [row["width"]]))
@@ -260,39 +174,103 @@ class SparkMatrix:
             yield message
 
 
-# Functions inside functions: a query plan shows their names, and not what they hold.
+# What runs on executors: functions inside functions, since a query plan shows their names, and not what they hold.
 
 
-def _row_task(message: Message, n_items: int, block_rows: int, dtype: str) -> Any:  # noqa: ANN401
+def _pack_task(per_block: int, shape: tuple[int, int], threshold: float | None, *, has_values: bool) -> Any:  # noqa: ANN401
+    driver = __version__
+
+    def pack(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pricdr
+
+        if pricdr.__version__ != driver:  # its noise might differ
+            fault = f"executors have pricdr {pricdr.__version__}, the driver has {driver}: install the same version"
+            raise RuntimeError(fault)
+        for block, parts in groupby(_cut(batches), key=lambda part: part["block"][0].as_py()):
+            first = block * per_block
+            users = min(per_block, shape[0] - first)
+            yield _packed(list(parts), first, (users, shape[1]), threshold, has_values=has_values)
+
+    return pack
+
+
+def _cut(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """Yield rows, which arrive sorted by block, in pieces that belong to one block each."""
+    for batch in batches:
+        cuts = np.flatnonzero(np.diff(batch["block"])) + 1
+        for start, stop in pairwise([0, *cuts.tolist(), len(batch)] if len(batch) else []):
+            yield batch.slice(start, stop - start)
+
+
+def _packed(
+    parts: "list[pa.RecordBatch]",
+    first: int,
+    shape: tuple[int, int],
+    threshold: float | None,
+    *,
+    has_values: bool,
+) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(parts)
+    real = table["user_at"].to_numpy() >= 0
+    users, items, values, seconds = (
+        table[name].to_numpy()[real] for name in ("user_at", "item_at", "value", "seconds")
+    )
+    users = users.astype(np.int64) - first
+    pairs = users * shape[1] + items
+    kept, untimed = deduplicate(pairs, values, seconds)
+    n_pairs = int(kept.sum())
+    if threshold is not None:
+        kept &= values >= threshold
+    cells = values[kept] if has_values else np.ones(int(kept.sum()), dtype=np.int8)
+    block = csr_of_cells(users[kept], items[kept], cells, shape)
+    digest, content = hashlib.blake2b(first.to_bytes(8, "big"), digest_size=8), io.BytesIO()
+    for part in (block.indptr, block.indices, block.data):
+        digest.update(part.tobytes())
+    sp.save_npz(content, block, compressed=False)
+    return _row(
+        first=first,
+        digest=int.from_bytes(digest.digest(), "big", signed=True),
+        block=content.getvalue(),
+        rows=len(pairs),
+        pairs=n_pairs,
+        kept=block.nnz,
+        raters=len(np.unique(users)),
+        untimed=untimed,
+    )
+
+
+def _row(**columns: int | bytes) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({name: [value] for name, value in columns.items()})
+
+
+def _row_task(message: Message, block_rows: int, dtype: str) -> Any:  # noqa: ANN401
     def rows(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        for row, block, work in _blocks_of(batches, message, n_items):
+        for first, digest, block, work in _opened(batches, message):
             for at in range(0, block.shape[0], block_rows):
-                start = row["first"] + at
-                part = np.ascontiguousarray(work(block[at : at + block_rows], start), dtype=dtype)
-                yield _row(first=row["first"], start=start, digest=row["digest"], payload=part.tobytes())
+                part = np.ascontiguousarray(work(block[at : at + block_rows], first + at), dtype=dtype)
+                yield _row(first=first, start=first + at, digest=digest, payload=part.tobytes())
 
     return rows
 
 
-def _sum_task(message: Message, n_items: int, chunk: int) -> Any:  # noqa: ANN401
+def _sum_task(message: Message, chunk: int) -> Any:  # noqa: ANN401
     def sums(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        total: Whole | None = None
-        check = np.zeros(2, dtype=np.int64)
-        for row, block, work in _blocks_of(batches, message, n_items):
-            part = work(block, row["first"])
-            if total is None:
-                total = np.ascontiguousarray(part, dtype=np.int64)
-            else:
-                total += part
-            check += np.array([row["digest"], 1])  # may wrap around, as it does on the driver
-        if total is None:
+        total, check = Total(), np.zeros(2, dtype=np.int64)
+        for first, digest, block, work in _opened(batches, message):
+            total.add(np.array(work(block, first), dtype=np.int64))
+            check += np.array([digest, 1])  # may wrap around, as it does on the driver
+        if not check[1]:
             return
         yield _row(chunk=_CHECK, width=0, payload=check.tobytes())
-        width = 0 if total.ndim == 1 else total.shape[1]
+        width = 0 if total.sum.ndim == 1 else total.sum.shape[1]
         lines = max(1, chunk // (8 * max(1, width)))
-        for number, at in enumerate(range(0, max(1, len(total)), lines)):
-            yield _row(chunk=number, width=width, payload=total[at : at + lines].tobytes())
-        total.fill(0)  # partial sums are as secret as the ratings
+        for number, at in enumerate(range(0, max(1, len(total.sum)), lines)):
+            yield _row(chunk=number, width=width, payload=total.sum[at : at + lines].tobytes())
+        total.sum.fill(0)  # partial sums are as secret as the ratings
 
     return sums
 
@@ -300,25 +278,26 @@ def _sum_task(message: Message, n_items: int, chunk: int) -> Any:  # noqa: ANN40
 def _added(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     """Add up the sums of all tasks, chunk by chunk."""
     totals: dict[tuple[int, int], Whole] = {}
-    for batch in batches:
-        for row in batch.to_pylist():
-            part, key = np.frombuffer(row["payload"], dtype=np.int64), (row["chunk"], row["width"])
-            totals[key] = totals[key] + part if key in totals else part
+    for row in _rows_of(batches):
+        part, key = np.frombuffer(row["payload"], dtype=np.int64), (row["chunk"], row["width"])
+        totals[key] = totals[key] + part if key in totals else part
     for (chunk, width), total in totals.items():
         yield _row(chunk=chunk, width=width, payload=total.tobytes())
 
 
-def _blocks_of(
-    batches: "Iterator[pa.RecordBatch]", message: Message, n_items: int
-) -> Iterator[tuple[dict[str, Any], CSR, Any]]:
-    """Yield every block of a partition: its packed row, the converted block, and the work to run on it."""
-    for batch in batches:
+def _opened(batches: "Iterator[pa.RecordBatch]", message: Message) -> Iterator[tuple[int, int, CSR, Any]]:
+    """Yield every block of a partition: its first user, its hash, the converted block, and the work to run on it."""
+    for row in _rows_of(batches):
         work, converts = message.opened()
-        for row in batch.to_pylist():
-            block = _unpacked(row["block"], n_items)
-            for convert in converts:
-                block = convert(block)
-            yield row, block, work
+        block = cast(CSR, sp.load_npz(io.BytesIO(row["block"])).astype(np.float64, copy=False))
+        for convert in converts:
+            block = convert(block)
+        yield row["first"], row["digest"], block, work
+
+
+def _rows_of(batches: "Iterator[pa.RecordBatch]") -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
 
 
 def _collected(frame: "DataFrame", size: int) -> Iterator[dict[str, Any]]:
@@ -326,15 +305,13 @@ def _collected(frame: "DataFrame", size: int) -> Iterator[dict[str, Any]]:
     from pyspark import StorageLevel
 
     if size <= COLLECTED_AT_ONCE:
-        for batch in frame.toArrow().to_batches():
-            yield from batch.to_pylist()
+        yield from _rows_of(frame.toArrow().to_batches())
         return
     # Computed on all executors first: the iterator alone would run one partition after another.
     kept = frame.persist(StorageLevel.DISK_ONLY)
     try:
         kept.count()
-        for row in kept.toLocalIterator():
-            yield row.asDict()
+        yield from (row.asDict() for row in kept.toLocalIterator())
     finally:
         with suppress(Exception):  # the context may be gone, and the exception that says why is already being raised
             kept.unpersist()

@@ -76,22 +76,19 @@ def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = N
     require_spark()
     with without_warnings():
         import pyspark.sql.functions  # noqa: F401
-    if given is not None:
-        if settings:
-            raise ParameterError("settings apply to a session that pricdr creates, not to one that is given")
-        if not hasattr(given, "_jvm"):
-            raise ParameterError("a Spark Connect session cannot run this: give one that has a Spark context")
-        _require_private(given)
-        yield _with_own_settings(given)
+    if given is None:
+        with _created(settings) as created, opened_session({}, created) as own:
+            yield own
         return
-    session, gateway = _create(settings)
-    try:
-        _require_private(session)
-        yield _with_own_settings(session)
-    finally:
-        with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
-            session.stop()
-        _shut_down(gateway)
+    if settings:
+        raise ParameterError("settings apply to a session that pricdr creates, not to one that is given")
+    if not hasattr(given, "_jvm"):
+        raise ParameterError("a Spark Connect session cannot run this: give one that has a Spark context")
+    _require_private(given)
+    own = given.newSession()  # of the same context and catalogue
+    for name, value in {**_SQL, SHUFFLES: str(2 * n_cores(own))}.items():
+        own.conf.set(name, value)
+    yield own
 
 
 def parse_settings(given: list[str] | None) -> dict[str, str]:
@@ -140,8 +137,9 @@ def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
         session.conf.set(name, before)
 
 
-def _create(settings: Mapping[str, str]) -> tuple["SparkSession", Any]:
-    """Start Spark, and return its session and the gateway to its Java process."""
+@contextmanager
+def _created(settings: Mapping[str, str]) -> Iterator["SparkSession"]:
+    """Start Spark in a Java process of its own, which ends with the block."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -152,38 +150,32 @@ def _create(settings: Mapping[str, str]) -> tuple["SparkSession", Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf()
     master = settings.get(MASTER) or conf.get(MASTER, _DEFAULT_MASTER) or _DEFAULT_MASTER
-    own = {**_ALWAYS, **(_LOCAL if is_local(master) else _CLUSTER), MASTER: master}
+    own = {**_ALWAYS, **(_LOCAL if is_local(master) else _CLUSTER)}
     if is_local(master):  # blocks and shuffles are in this Java process; Python workers need memory besides
         own["spark.driver.memory"] = f"{max(1024, memory_limit() // 2 >> 20)}m"
-    if master == _DEFAULT_MASTER:
-        own[MASTER] = f"local[{cores()},4]"  # a task whose worker process dies is retried, as on a cluster
-    for name, value in own.items():
-        # Settings in spark-defaults.conf take precedence; less privacy than ours is refused later.
-        if name == MASTER or not conf.contains(name):
-            conf.set(name, value)
-    for name, value in settings.items():
-        conf.set(name, own[MASTER] if name == MASTER else value)
+    # Settings in spark-defaults.conf take precedence over ours; less privacy than ours is refused later.
+    for name, value in {**{name: value for name, value in own.items() if not conf.contains(name)}, **settings}.items():
+        conf.set(name, value)
+    # A task whose worker process dies is retried, as on a cluster.
+    conf.set(MASTER, f"local[{cores()},4]" if master == _DEFAULT_MASTER else master)
+    # Java's output would fill the screen; what matters of it comes back as an exception.
+    quiet = subprocess.DEVNULL if conf.get("spark.log.level") == "OFF" else None
     with explained("start"):
-        # Java's output would fill the screen; what matters of it comes back as an exception.
-        quiet = subprocess.DEVNULL if conf.get("spark.log.level") == "OFF" else None
         gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
+    try:
+        with explained("start"):
+            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         try:
-            return SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway
-        except BaseException:
-            _shut_down(gateway)
-            raise
-
-
-def _shut_down(gateway: Any) -> None:  # noqa: ANN401
-    """End the Java process that was started here: pyspark itself would keep it until the program ends."""
-    from pyspark import SparkContext
-
-    gateway.shutdown()
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        process.stdin.close()
-        process.wait()
-    SparkContext._gateway = SparkContext._jvm = None
+            yield session
+        finally:
+            with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
+                session.stop()
+    finally:  # pyspark itself would keep the Java process until the program ends
+        gateway.shutdown()
+        if process := getattr(gateway, "proc", None):
+            process.stdin.close()
+            process.wait()
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def _require_private(session: "SparkSession") -> None:
@@ -205,14 +197,6 @@ def _require_private(session: "SparkSession") -> None:
             f"Spark at {shorten(master)} would send ratings and keys over the network unencrypted: set "
             "spark.authenticate and spark.network.crypto.enabled to true"
         )
-
-
-def _with_own_settings(session: "SparkSession") -> "SparkSession":
-    """Return a session of the same context and catalogue with its own SQL settings."""
-    own = session.newSession()
-    for name, value in {**_SQL, SHUFFLES: str(2 * n_cores(session))}.items():
-        own.conf.set(name, value)
-    return own
 
 
 _CONDITIONS = {
@@ -245,15 +229,9 @@ def explained(doing: str) -> Iterator[None]:
     except PriCDRError:
         raise
     except (Py4JError, PySparkException, ConnectionError) as error:
-        condition = _condition(error)
-        if condition is not None:
-            raise InputFileError(f"Spark could not {doing}", condition) from error
+        if known := next((words for name, words in _CONDITIONS.items() if f"[{name}" in str(error)), None):
+            raise InputFileError(f"Spark could not {doing}", known) from error
         raise EngineError(f"Spark could not {doing}", _cause(error)) from error
-
-
-def _condition(error: Exception) -> str | None:
-    text = str(error)
-    return next((words for name, words in _CONDITIONS.items() if f"[{name}" in text), None)
 
 
 def _cause(error: Exception) -> str:
@@ -265,9 +243,8 @@ def _cause(error: Exception) -> str:
         reason = f"executor {lost[1]} was lost" + (f" ({lost[2].strip()})" if lost[2] else "")
     elif "crashed" in text or "EOFException" in text:
         reason = "a Python process on an executor died silently (does it have enough memory?)"
-    elif "No module named" in text:
-        missing = re.search(r"No module named '([\w.]+)'", text)
-        reason = f"{missing[1] if missing else 'a module'} is not installed on the executors"
+    elif missing := re.search(r"No module named '([\w.]+)'", text):
+        reason = f"{missing[1]} is not installed on the executors"
     elif inside:
         reason = inside[-1] if tries else inside[0]
     else:

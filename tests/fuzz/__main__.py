@@ -46,7 +46,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", action="append", choices=KINDS, help="may be given more than once (default: all)")
+    parser.add_argument("--kind", action="append", choices=[*KINDS], help="may be given more than once (default: all)")
     parser.add_argument("--count", type=int, default=10_000, help="cases of each kind (default: 10,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--only", type=int, help="this case alone")

@@ -1,8 +1,6 @@
 """What a case is: files as a stranger may send them, the honest files they were made from, and how they are judged."""
 
 import os
-import shutil
-import stat
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -37,6 +35,11 @@ class Seed:
     name: str
     files: Mapping[str, bytes]
     meaning: Any = None
+
+    @classmethod
+    def of_folder(cls, folder: Path, meaning: Any = None) -> "Seed":
+        """Take all files of a folder, under the folder's name."""
+        return cls(folder.name, {file.name: file.read_bytes() for file in sorted(folder.iterdir())}, meaning)
 
 
 @dataclass(frozen=True)
@@ -79,18 +82,6 @@ def write_files(folder: Path, files: Files) -> None:
             path.mkdir()
 
 
-def copy_files(folder: Path, target: Path) -> None:
-    """Copy what ``write_files`` wrote; a pipe becomes another pipe instead of being read for ever."""
-
-    def copy(source: str, destination: str) -> None:
-        if stat.S_ISFIFO(os.lstat(source).st_mode):
-            os.mkfifo(destination)
-        else:
-            shutil.copyfile(source, destination)
-
-    shutil.copytree(folder, target, symlinks=True, copy_function=copy)
-
-
 def run_judge(kind: Kind, folder: Path, seed: Seed, files: Files) -> Outcome:
     """Judge one case: anything but acceptance in silence or a refusal in one line is a failure."""
     with warnings.catch_warnings(record=True) as caught:
@@ -110,23 +101,18 @@ def _judged(kind: Kind, folder: Path, seed: Seed, files: Files) -> Outcome:
         what, _, detail = str(wrong).partition(": ")
         return Outcome("failed", f"accepted: {what}", detail)
     except PriCDRError as error:
-        return _refusal(error)
+        message = str(error)
+        if not message.isprintable():
+            return Outcome("failed", f"a refusal that is not one printable line, in {_where(error)}", repr(message))
+        if len(message) >= LONGEST_REFUSAL:
+            fault = f"a refusal of {LONGEST_REFUSAL} characters or more, in {_where(error)}"
+            return Outcome("failed", fault, message[:2000])
+        return Outcome("refused")
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:  # a panic of a compiled library is no Exception, and what raises one must be found
-        if isinstance(error, KeyboardInterrupt):
-            raise
         return Outcome("failed", f"{type(error).__name__} in {_where(error)}", traceback.format_exc())
     return Outcome("accepted")
-
-
-def _refusal(error: PriCDRError) -> Outcome:
-    message = str(error)
-    if not message.isprintable():
-        return Outcome("failed", f"a refusal that is not one printable line, in {_where(error)}", repr(message[:2000]))
-    if len(message) >= LONGEST_REFUSAL:
-        return Outcome(
-            "failed", f"a refusal of {LONGEST_REFUSAL} characters or more, in {_where(error)}", message[:2000]
-        )
-    return Outcome("refused")
 
 
 def _where(error: BaseException) -> str:

@@ -1,9 +1,13 @@
-"""Changes to bytes, to JSON values and to folders, each drawn from a generator that belongs to one case."""
+"""Changes to bytes, JSON values, tensors and folders, each drawn from a generator that belongs to one case."""
 
 import copy
 import json
+import struct
 from random import Random
 from typing import Any
+
+import numpy as np
+from safetensors.numpy import load, save
 
 from tests.fuzz.cases import Entry, Files, Special
 
@@ -25,62 +29,52 @@ WORDS = (
 def mutate_bytes(rng: Random, content: bytes, other: bytes = b"") -> bytes:
     """One to three changes of bytes, wherever they fall."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        content = rng.choice(_BYTE_CHANGES)(rng, content, other)
+        content = _change_bytes(rng, content, other)
     return content
 
 
-def _stretch(rng: Random, content: bytes) -> tuple[int, int]:
-    start = rng.randrange(len(content) + 1)
-    length = rng.choice((1, 2, 4, 8, 16, 64, 1024, len(content)))
-    return start, min(len(content), start + rng.randint(1, max(1, length)))
+def _change_bytes(rng: Random, content: bytes, other: bytes) -> bytes:
+    at, draw = rng.randrange(len(content) + 1), rng.randrange(10)
+    length = rng.randint(1, max(1, rng.choice((1, 2, 4, 8, 16, 64, 1024, len(content)))))
+    word, head, part, tail = rng.choice(WORDS), content[:at], content[at : at + length], content[at + length :]
+    if draw < 2 and content:  # flip bits
+        changed = bytearray(content)
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+        return bytes(changed)
+    if draw < 4:  # overwrite
+        return head + word + content[at + len(word) :]
+    if draw == 4:  # insert
+        return head + rng.choice((word, rng.randbytes(rng.randint(1, 40)))) + content[at:]
+    if draw == 5:  # truncate
+        return rng.choice((head, content[at:], content[: max(0, len(content) - rng.randint(1, 12))]))
+    if draw == 6:  # delete
+        return head + tail
+    if draw == 7:  # repeat
+        return head + part * (rng.choice((2, 2, 3, 50)) if len(part) < 2000 else 2) + tail
+    if draw == 8:  # swap
+        a, b, c, d = sorted(rng.randrange(len(content) + 1) for _ in range(4))
+        return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
+    return head + other[rng.choice((at, rng.randrange(len(other) + 1))) :]  # splice
 
 
-def _flip(rng: Random, content: bytes, _: bytes) -> bytes:
-    if not content:
-        return b"\0"
-    changed = bytearray(content)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    return bytes(changed)
-
-
-def _overwrite(rng: Random, content: bytes, _: bytes) -> bytes:
-    at, word = rng.randrange(len(content) + 1), rng.choice(WORDS)
-    return content[:at] + word + content[at + len(word) :]
-
-
-def _insert(rng: Random, content: bytes, _: bytes) -> bytes:
-    at = rng.randrange(len(content) + 1)
-    return content[:at] + rng.choice((rng.choice(WORDS), rng.randbytes(rng.randint(1, 40)))) + content[at:]
-
-
-def _truncate(rng: Random, content: bytes, _: bytes) -> bytes:
-    at = rng.randrange(len(content) + 1)
-    return rng.choice((content[:at], content[at:], content[: max(0, len(content) - rng.randint(1, 12))]))
-
-
-def _delete(rng: Random, content: bytes, _: bytes) -> bytes:
-    start, stop = _stretch(rng, content)
-    return content[:start] + content[stop:]
-
-
-def _repeat(rng: Random, content: bytes, _: bytes) -> bytes:
-    start, stop = _stretch(rng, content)
-    times = rng.choice((2, 2, 3, 50)) if stop - start < 2000 else 2
-    return content[:start] + content[start:stop] * times + content[stop:]
-
-
-def _swap(rng: Random, content: bytes, _: bytes) -> bytes:
-    a, b, c, d = sorted(rng.randrange(len(content) + 1) for _ in range(4))
-    return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
-
-
-def _splice(rng: Random, content: bytes, other: bytes) -> bytes:
-    at = rng.randrange(len(content) + 1)
-    return content[:at] + other[rng.choice((at, rng.randrange(len(other) + 1))) :]
-
-
-_BYTE_CHANGES = (_flip, _flip, _overwrite, _overwrite, _insert, _truncate, _delete, _repeat, _swap, _splice)
+def mutate_lines(rng: Random, lines: list[bytes], spares: list[bytes], odd: tuple[bytes, ...]) -> list[bytes]:
+    """Lines dropped, doubled, exchanged, borrowed from another file, or of no sense."""
+    lines, at, draw = list(lines), rng.randrange(len(lines)), rng.randrange(6)
+    if draw == 0:
+        del lines[at : at + rng.choice((1, 1, 4))]
+    elif draw == 1:
+        lines.insert(at, rng.choice(lines))
+    elif draw == 2:
+        another = rng.randrange(len(lines))
+        lines[at], lines[another] = lines[another], lines[at]
+    elif draw == 3:
+        lines[at] = rng.choice(spares)
+    elif draw == 4:
+        lines.insert(rng.randrange(len(lines) + 1), rng.choice((*spares, *odd)))
+    else:
+        lines = [*lines[:at], *spares[at:]]
+    return lines or [b""]
 
 
 def junk(rng: Random) -> Any:
@@ -212,3 +206,64 @@ def mutate_folder(rng: Random, files: Files) -> Files:
     else:
         changed[name] = b""
     return changed
+
+
+Arrays = dict[str, np.ndarray]
+_FLOATS = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 0.0, -0.0, -1.0)
+_WHOLE = (0, 1, -1, 2, 7, 100, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63))
+_TYPES = (np.float16, np.float32, np.float64, np.int8, np.uint8, np.int32, np.int64, np.uint64, np.bool_)
+
+
+def mutate_tensors(rng: Random, content: bytes, other: bytes) -> bytes:
+    """A file that is whole for safetensors in most cases, and says something else; both given ones are honest."""
+    size = int.from_bytes(content[:8], "little")
+    header, body = json.loads(content[8 : 8 + size]), content[8 + size :]
+    if rng.random() < 0.25:
+        changed = json_bytes(rng, mutate_json(rng, header, header))
+        stated = len(changed) if rng.random() < 0.95 else rng.choice((0, 1, 2**31, 2**63, 2**64 - 1, len(changed) + 8))
+        return struct.pack("<Q", stated) + changed + rng.choice((body, body, body, body + b"\0" * 8, body[:-4]))
+    arrays, others = load(content), load(other)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        name, draw = rng.choice(sorted(arrays)), rng.randrange(7)
+        with np.errstate(all="ignore"):
+            if draw < 3:
+                arrays[name] = _with_numbers(rng, arrays[name].copy())
+            elif draw == 3:
+                arrays[name] = arrays[name].astype(rng.choice(_TYPES))
+            elif draw < 6:
+                arrays[name] = _reshaped(rng, arrays[name])
+            else:
+                _set_names(rng, name, arrays, others)
+    ordered = {name: np.array(array, order="C") for name, array in arrays.items()}
+    return save(ordered, metadata=header.get("__metadata__"))
+
+
+def _with_numbers(rng: Random, array: np.ndarray) -> np.ndarray:
+    flat = array.reshape(-1)
+    for _ in range(min(array.size, rng.choice((1, 1, 3, array.size)))):
+        value = rng.choice(_FLOATS if array.dtype.kind == "f" else (*_WHOLE, int(flat[-1]) + 1))
+        flat[rng.randrange(array.size)] = np.array(value).astype(array.dtype)
+    return array
+
+
+def _reshaped(rng: Random, array: np.ndarray) -> np.ndarray:
+    empty = rng.choice([(0,), (0, 3), (3, 0), (), (1, 1, 1, 1)])
+    changed = [array.reshape(-1), array[..., None], array.T, np.zeros(empty, dtype=array.dtype)]
+    if array.ndim:
+        changed += [array[: len(array) // 2], np.concatenate([array, array]), array[..., :-1]]
+    return rng.choice(changed)
+
+
+def _set_names(rng: Random, name: str, arrays: Arrays, others: Arrays) -> None:
+    draw, another, taken = rng.randrange(6), rng.choice(sorted(arrays)), rng.choice(sorted(others))
+    if draw == 0:
+        del arrays[name]
+        arrays.setdefault("kept", np.zeros(1, dtype=np.float32))  # a file without any would be another case
+    elif draw == 1:
+        arrays[name + rng.choice(("x", "/data", "/-1", "/9", "\n"))] = arrays.pop(name)
+    elif draw == 2:
+        arrays[name], arrays[another] = arrays[another], arrays[name]
+    elif draw == 3:
+        arrays[rng.choice(("uses_history", "x", "interaction/9/bias", "optimizer/99/step", "network/x"))] = arrays[name]
+    else:
+        arrays[rng.choice((name, taken))] = others[taken]

@@ -64,16 +64,16 @@ class _ForgetfulLedger(Ledger):
 
 
 PLANTS: dict[str, tuple[str, Any]] = {
-    "abort": ("tests.fuzz.ratings.read", _abort),
-    "hang": ("tests.fuzz.ratings.read", _hang),
-    "memory": ("tests.fuzz.ratings.read", _eat),
-    "memory of a child": ("tests.fuzz.ratings.read", _eat_in_a_child),
-    "exception": ("tests.fuzz.ratings.read", _raise),
-    "warning": ("tests.fuzz.ratings.read", _warn),
-    "long refusal": ("tests.fuzz.ratings.read", _ramble),
+    "abort": ("tests.fuzz.stage_one.read", _abort),
+    "hang": ("tests.fuzz.stage_one.read", _hang),
+    "memory": ("tests.fuzz.stage_one.read", _eat),
+    "memory of a child": ("tests.fuzz.stage_one.read", _eat_in_a_child),
+    "exception": ("tests.fuzz.stage_one.read", _raise),
+    "warning": ("tests.fuzz.stage_one.read", _warn),
+    "long refusal": ("tests.fuzz.stage_one.read", _ramble),
     "stronger promise": ("pricdr.release.certify.check", lambda *_: None),
     "forged notice": ("pricdr.release.revocation.is_signed_by", lambda *_: True),
-    "forgotten spend": ("tests.fuzz.ledgers.Ledger", _ForgetfulLedger),
+    "forgotten spend": ("tests.fuzz.stage_one.Ledger", _ForgetfulLedger),
 }
 
 

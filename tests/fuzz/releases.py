@@ -5,6 +5,9 @@ true (how the noise was drawn, what a rating may count) no reader can see; a sig
 release that verifies is held to the formula for a Gaussian mechanism, computed here on its own; one with the same
 declarations as its honest original may not promise more than that; and one that verifies under the honest party's
 public key must be the honest one.
+
+Notices: nobody but the key that signed a release may take it back, and what it did take back stays so. A release counts
+as revoked exactly where its folder of notices holds one of the honest notices, byte for byte.
 """
 
 import hashlib
@@ -12,7 +15,8 @@ import io
 import json
 import math
 import sys
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
@@ -28,7 +32,7 @@ from scipy.special import log_ndtr
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Release, publish, verify
 from pricdr.cli.inspect import inspect
 from pricdr.data.features import ItemFeatures
-from pricdr.errors import PriCDRError
+from pricdr.errors import InputError, PriCDRError, VerificationError
 from pricdr.privacy.accounting import Calibration
 from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
@@ -37,11 +41,11 @@ from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE, USERS
 from pricdr.release.inspection import Inspection
 from pricdr.release.page import render_inspection
 from pricdr.release.readme import readme
+from pricdr.release.revocation import ENDING, FIRST_LINE, Notice, require_not_revoked
 from pricdr.signing import public_text, sign
 from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 from tests.alignment.records import record_of
-from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
-from tests.fuzz.ledgers import repeatable
+from tests.fuzz.cases import LONGEST_REFUSAL, Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.mutations import (
     NUMBERS,
     TEXTS,
@@ -51,10 +55,10 @@ from tests.fuzz.mutations import (
     mutate_folder,
     mutate_ids,
     mutate_json,
+    mutate_tensors,
     nudge,
     paths,
 )
-from tests.fuzz.tensor_files import mutate_tensors
 
 _USERS = tuple(f"u{at:02d}" for at in range(12))
 _ITEMS = tuple(f"i{at}" for at in range(9))
@@ -70,20 +74,9 @@ _TERMS = (
 )  # fmt: skip
 """Fields of a certificate that others follow from."""
 _CHOICES = (
-    "rating",
-    "user",
-    "exact",
-    "paper",
-    "secret",
-    "seeded",
-    "none",
-    "jlt",
-    "sjlt",
-    "spectral",
-    "declared",
-    "starter",
+    "rating", "user", "exact", "paper", "secret", "seeded", "none", "jlt", "sjlt", "spectral", "declared", "starter",
     "\x1b[2J",
-)
+)  # fmt: skip
 _TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "section", "h1", "h2", "p", "a", "dl",
     "dt", "dd", "ul", "li", "figure", "svg", "g", "line", "text", "polyline", "circle", "rect", "figcaption", "div",
@@ -92,21 +85,26 @@ _TAGS = {
 """What the page of an inspection is made of."""
 
 
-def _seeded_noise() -> AbstractContextManager[Any]:
-    """Let the noise of private releases be drawn from a seed, on one day: every run has the same ones."""
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Let noise be drawn from a seed, time stand still and nonces repeat themselves: every run has the same seeds."""
+    draws = Random(7)
     fixed = {"Secret": lambda: nullcontext(Simulation(7)), "today": lambda: "2026-01-01"}
-    return patch.multiple(sys.modules["pricdr._publish"], **fixed)
+    still = patch("pricdr.privacy.ledger._now", lambda: "2026-01-01", create=True)
+    nonces = patch("secrets.token_hex", lambda size: draws.randbytes(size).hex())
+    with patch.multiple(sys.modules["pricdr._publish"], **fixed), still, nonces:
+        yield
 
 
 def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Release:
     return publish(_RATINGS, promise, strategy=strategy, **{"users": _USERS, **more})
 
 
-def make_seeds(folder: Path) -> list[Seed]:
+def make_releases(folder: Path) -> list[Seed]:
     """One release of every strategy, unit, calibration and source of noise."""
     features = ItemFeatures.of_tags(_ITEMS, [("even",) if at % 2 else ("odd", "war") for at in range(len(_ITEMS))])
     user = Guarantee(epsilon=4, delta=1e-6, unit="user")
-    with _seeded_noise(), repeatable():
+    with repeatable():
         jlt = _published(JLT(dim=4))
         ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=9, delta=1e-6))
         guide = _published(Spectral(dim=6))
@@ -131,15 +129,10 @@ def make_seeds(folder: Path) -> list[Seed]:
         }
     for name, release in releases.items():
         release.save(folder / name, signing_key=_HONEST_KEY if name == "signed" else None)
-    return [_seed(folder / name, name) for name in releases]
+    return [Seed.of_folder(folder / name, verify(folder / name).certificate) for name in releases]
 
 
-def _seed(path: Path, name: str) -> Seed:
-    files = {file.name: file.read_bytes() for file in sorted(path.iterdir())}
-    return Seed(name, files, Certificate.from_bytes(files[CERTIFICATE]))
-
-
-def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
+def mutate_release(rng: Random, seed: Seed, other: Seed) -> Files:
     """Change the certificate, the matrix, the ids, bytes of any file or the set of files; then mostly reseal."""
     files: dict[str, Any] = dict(seed.files)
     for _ in range(rng.choice((1, 1, 1, 2))):
@@ -234,7 +227,7 @@ def _text(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
-def judge(folder: Path, seed: Seed, files: Files) -> None:
+def judge_release(folder: Path, seed: Seed, files: Files) -> None:
     """Verify as anybody would, look at what ``inspect`` prints, and hold the promise to the formula."""
     key = folder.with_name(_KEY_FILE)
     if not key.exists():
@@ -251,27 +244,18 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
         inspect(folder)
     unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
     require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
-    _require_rows(release)
+    require(release.matrix.shape == (certificate.users, certificate.dim), "a matrix of another shape than certified")
+    require(np.isfinite(release.matrix).all(), "a matrix with numbers that are not finite")
+    require_ids("user", release.users)
     _require_one_spelling(release, files, folder.with_name("again"))
     _require_promise(certificate)
     _require_no_more(certificate, seed.meaning)
-    _require_page(release)
-
-
-def _require_page(release: Release) -> None:
-    """Whatever a certificate holds is text in the page: its tags are those of the template."""
+    # Whatever a certificate holds is text in the page: its tags are those of the template.
     tags: set[str] = set()
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, _: tags.add(tag)  # type: ignore[method-assign]
     parser.feed(render_inspection(Inspection.of(release, key_given=False)))
     require(tags <= _TAGS, f"tags in the page that its template has not: {sorted(tags - _TAGS)}")
-
-
-def _require_rows(release: Release) -> None:
-    certificate = release.certificate
-    require(release.matrix.shape == (certificate.users, certificate.dim), "a matrix of another shape than certified")
-    require(np.isfinite(release.matrix).all(), "a matrix with numbers that are not finite")
-    require_ids("user", release.users)
 
 
 def _require_one_spelling(release: Release, files: Files, again: Path) -> None:
@@ -283,7 +267,8 @@ def _require_one_spelling(release: Release, files: Files, again: Path) -> None:
 
 
 def _require_promise(c: Certificate) -> None:
-    require(c.private == (c.noise.source == "secret"), "a release is private exactly where its noise was secret")
+    strong = c.noise.source == "secret" and c.epsilon is not None and c.epsilon <= 16
+    require(c.private == strong, "a release is private exactly where its noise was secret and epsilon at most 16")
     require(math.isfinite(c.delta) and 0 < c.delta < 1, "a delta that is none")
     if c.noise.source == "none":
         require(c.epsilon is None and c.sigma == 0, "an epsilon without noise")
@@ -326,4 +311,92 @@ def _require_no_more(c: Certificate, honest: Certificate) -> None:
         require(c.epsilon >= honest.epsilon * (1 - 1e-6), f"a smaller epsilon than the original's: {c.epsilon}")
 
 
-KIND = Kind(make_seeds, mutate, judge)
+# Notices
+
+_HONEST: set[bytes] = set()
+"""Every notice that the honest party wrote about the release."""
+
+
+def make_notices(folder: Path) -> list[Seed]:
+    """Notices about one signed release, with reasons of all lengths."""
+    ratings = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
+    published = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=2), insecure_seed=7)
+    release = verify(published.save(folder / "release", signing_key=_HONEST_KEY))
+    seeds = []
+    for number, reason in enumerate(("wrong user list", "x", "é 💥 <b>&\"'`" * 20, "x" * 400)):
+        raw = _notice(release, reason=reason).signed(_HONEST_KEY)
+        _HONEST.add(raw)
+        seeds.append(Seed(f"reason {number}", {f"{number}{ENDING}": raw}, release))
+    return seeds
+
+
+def _notice(about: Release, **changes: Any) -> Notice:
+    content = {
+        "release": about.sha256(),
+        "reason": "wrong user list",
+        "revoked": "2026-01-02",
+        "signed_by": public_text(_HONEST_KEY.public_key()),
+    }
+    return Notice.model_construct(**{**content, **changes})
+
+
+def mutate_notice(rng: Random, seed: Seed, other: Seed) -> Files:
+    """Change bytes or fields, sign with a key of one's own, borrow a signature, or change the set of files."""
+    ((name, raw),) = seed.files.items()
+    ((_, spare),) = other.files.items()
+    draw = rng.randrange(8)
+    if draw < 2:
+        raw = mutate_bytes(rng, raw, spare)
+    elif draw < 4:
+        raw = _changed_fields(rng, raw, spare)
+    elif draw < 7:
+        raw = _forged(rng, raw, seed.meaning)
+    files: dict[str, Any] = {name: raw}
+    if rng.random() < 0.3:
+        files[f"z{ENDING}"] = spare
+    return mutate_folder(rng, files) if rng.random() < 0.2 else files
+
+
+def _changed_fields(rng: Random, raw: bytes, spare: bytes) -> bytes:
+    changed = mutate_json(rng, _content(raw), _content(spare))
+    message = FIRST_LINE + json_bytes(rng, changed, **rng.choice(({"indent": 2}, {}))) + b"\n"
+    return message + rng.choice((raw.split(b"\n")[-2] + b"\n", sign(_FORGERS_KEY, message), sign(_HONEST_KEY, b"x")))
+
+
+def _forged(rng: Random, raw: bytes, release: Release) -> bytes:
+    """What a stranger can write in good form: another reason under the honest name, or all under their own."""
+    text = rng.choice([text for text in TEXTS if 0 < len(text) <= 400])
+    if rng.random() < 0.3:
+        return _notice(release, signed_by=public_text(_FORGERS_KEY.public_key())).signed(_FORGERS_KEY)
+    if rng.random() < 0.2:  # the certificate's own signature, which the honest key did make
+        certificate = release.certificate.to_bytes()
+        return certificate + sign(_HONEST_KEY, certificate)
+    changed = _notice(release, **rng.choice(({"reason": text}, {"revoked": "2025-12-31"}, {"release": "0" * 64})))
+    return changed.message() + rng.choice((raw.split(b"\n")[-2] + b"\n", sign(_FORGERS_KEY, changed.message())))
+
+
+def _content(raw: bytes) -> Any:
+    return json.loads(raw.removeprefix(FIRST_LINE)[: -len(raw.split(b"\n")[-2]) - 1])
+
+
+def judge_notice(folder: Path, seed: Seed, files: Files) -> None:
+    """Look the release up: revoked where an honest notice is there to be read, and nowhere else."""
+    honest = any(
+        entry in _HONEST for name, entry in files.items() if name.endswith(ENDING) and not name.startswith(".")
+    )
+    try:
+        read = require_not_revoked(seed.meaning, folder)
+    except VerificationError as error:
+        require("was revoked on" in str(error), f"a folder that was refused: {error}")
+        require(honest, f"a notice that the key never signed: {error}")
+        return
+    require(not honest, "an honest notice that was overlooked")
+    for remark in read.remarks:
+        require(remark.isprintable() and len(remark) < LONGEST_REFUSAL, f"a remark not for a terminal: {remark!r}")
+    raise InputError("nothing here revokes the release")
+
+
+KINDS = {
+    "releases": Kind(make_releases, mutate_release, judge_release),
+    "notices": Kind(make_notices, mutate_notice, judge_notice),
+}

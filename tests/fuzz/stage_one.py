@@ -1,0 +1,392 @@
+"""What stage one reads: ledgers, messages of an alignment, and files of ratings in every accepted format.
+
+Ledgers: whoever changes one must not get back what was spent, nor a larger budget. Any change of a signed one is
+refused or means the same, unless it is another honest ledger signed by the same key. Of one that is not signed, a
+well-formed line more at the end only spends, and a file that is an honest ledger byte for byte, of an earlier day or of
+other ratings, cannot be told by itself: the releases it should have paid for contradict it. (Hashes are not computed
+anew here: ``tests/privacy/test_ledger_signature.py`` does that.)
+
+Messages: one that is accepted is canonical, has no point of low order, and fits the session. Anyone can put the right
+SHA-256 at the end of a file, so most cases have it. Ratings: what is read has finite values and lawful ids.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+from contextlib import redirect_stdout
+from functools import cache
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import polars as pl
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pricdr import Guarantee, Ledger, Unit
+from pricdr.alignment.curve import LOW_ORDER, BlindingKey, P, split_points
+from pricdr.alignment.messages import FIRST_LINE, Message, load_message
+from pricdr.alignment.messages import Kind as MessageKind
+from pricdr.alignment.normalisation import Normalisation, NormalisedIds
+from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message, started
+from pricdr.cli.ledger import show
+from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.errors import BudgetError
+from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
+from tests.fuzz.mutations import NUMBERS, TEXTS, json_bytes, junk, mutate_bytes, mutate_json, mutate_lines
+from tests.fuzz.parquet_files import mutate_parquet
+from tests.fuzz.releases import repeatable
+
+_LEDGER = "ledger.jsonl"
+_HONEST: set[bytes] = set()
+"""What every honest ledger held after each of its lines, without the last line break; of signed ones, all of it."""
+_LEDGER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+
+
+def make_ledgers(folder: Path) -> list[Seed]:
+    """Ledgers of either unit with none to five releases, signed and not."""
+    seeds = []
+    with repeatable():
+        for unit, key in product(Unit, (None, _LEDGER_KEY)):
+            for count in range(6):
+                path = folder / f"{unit.value} {count} {'signed' if key else 'not signed'}"
+                path.mkdir()
+                ledger = Ledger.create(path / _LEDGER, Guarantee(epsilon=8, delta=1e-6, unit=unit), key)
+                for number in range(count):
+                    strategy = ("jlt", "spectral")[number % 2]
+                    ledger.spend(
+                        mu=0.2 + 0.1 * number, dim=4 + number, unit=unit, strategy=strategy, promise="as asked"
+                    )
+                seeds.append(Seed.of_folder(path, ledger.read()))
+    for seed in seeds:
+        lines = seed.files[_LEDGER].splitlines()
+        first = len(lines) - 1 if seed.meaning.signed_by else 0
+        _HONEST.update(b"\n".join(lines[: at + 1]) for at in range(first, len(lines)))
+    return seeds
+
+
+def mutate_ledger(rng: Random, seed: Seed, other: Seed) -> Files:
+    """Change bytes, lines or fields of the file."""
+    content, spare, draw = seed.files[_LEDGER], other.files[_LEDGER], rng.randrange(6)
+    lines, spares = content.splitlines(), spare.splitlines()
+    if draw == 0:
+        changed = mutate_bytes(rng, content, spare)
+    elif draw == 1:
+        odd = (b"", b" ", b"{}", b"null", b"[" * 5000)
+        changed = b"\n".join(mutate_lines(rng, lines, spares, odd)) + rng.choice((b"\n", b"\n", b"", b"\n\n"))
+    elif draw == 2:  # the same values written otherwise, as an editor or another program would
+        layout: dict[str, Any] = rng.choice(({"sort_keys": True}, {"separators": (", ", " : ")}, {"indent": 1}, {}))
+        newline = rng.choice((b"\n", b"\r\n", b"\n\n", b"\r"))
+        changed = newline.join(json_bytes(rng, json.loads(line), **layout) for line in lines) + newline
+    else:
+        at = rng.randrange(len(lines))
+        field = mutate_json(rng, json.loads(lines[at]), json.loads(spares[min(at, len(spares) - 1)]))
+        lines[at] = json_bytes(rng, field, separators=(",", ":"))
+        changed = b"\n".join(lines) + b"\n"
+    return {**seed.files, _LEDGER: changed}
+
+
+def judge_ledger(folder: Path, seed: Seed, files: Files) -> None:
+    """Read the ledger, compare with the honest one, and spend a little."""
+    honest, ledger = seed.meaning, Ledger(folder / _LEDGER, _LEDGER_KEY)
+    balance = ledger.read()
+    written = files[_LEDGER]
+    assert isinstance(written, bytes)
+    appended = written.startswith(seed.files[_LEDGER])
+    releases = written.removesuffix(b"\n").count(b"\n") - (
+        balance.signed_by is not None
+    )  # a line each, after the first
+    require(
+        len(balance.spends) == releases, f"releases that are not those recorded: {len(balance.spends)} of {releases}"
+    )
+    if written.removesuffix(b"\n") not in _HONEST:
+        require(honest.signed_by is None or balance.signed_by is None, "a signature of what was not signed")
+        require(balance.budget == honest.budget, f"another budget: {balance.budget} for {honest.budget}")
+        require(balance.spends[: len(honest.spends)] == honest.spends, "releases that are not those recorded")
+        require(appended or len(balance.spends) == len(honest.spends), "a line more inside")
+        require(balance.epsilon >= honest.epsilon, f"less spent than recorded: {balance.epsilon} {honest.epsilon}")
+    require(0 <= balance.room < float("inf"), f"room that is none: {balance.room}")
+    with redirect_stdout(io.StringIO()) as shown:
+        show(ledger.path)
+    require(shown.getvalue().replace("\n", "").isprintable(), "what ledger show prints a terminal would act on")
+    try:
+        after = ledger.spend(mu=0.01, dim=1, unit=balance.budget.unit, strategy="jlt")
+    except BudgetError:
+        require(appended, "a full ledger that had room")
+        return
+    require(len(after.spends) == len(balance.spends) + 1, "a release that was not counted")
+    require(ledger.read() == after, "a balance that is not the one written")
+
+
+# Messages of an alignment
+
+_MESSAGE = "message"
+_STARTER = ("ann", "bob", "carl", "dora")
+_ANSWERER = ("bob", "dora", "eve")
+_ODD_POINTS = (*LOW_ORDER, 9, P, P + 1, P + 9, 2**255 - 1, 2**255, 2**255 + 9, 2**256 - 1)
+
+
+def _ids(*names: str) -> NormalisedIds:
+    return NormalisedIds.of(names, Normalisation.EXACT)
+
+
+_BEGUN = begin(_ids(*_STARTER)).model_copy(update={"session": "5e" * 16, "key": BlindingKey(bytes(range(32)))})
+_FIRST = first_message(_BEGUN)
+_STATE = started(_BEGUN, _FIRST)
+_SECOND = second_message(
+    begin_answer(_FIRST, _ids(*_ANSWERER)).model_copy(update={"key": BlindingKey(bytes(range(1, 33)))}),
+    _FIRST,
+)
+
+
+def make_messages(folder: Path) -> list[Seed]:
+    """Return both messages of one session."""
+    return [Seed(name, {_MESSAGE: _bytes(message)}) for name, message in (("first", _FIRST), ("second", _SECOND))]
+
+
+def _bytes(message: Message) -> bytes:
+    return b"".join(message.blocks())
+
+
+def mutate_message(rng: Random, seed: Seed, other: Seed) -> Files:
+    """Change bytes, header fields or points, and usually correct the hash at the end."""
+    content, spare = seed.files[_MESSAGE], other.files[_MESSAGE]
+    draw = rng.randrange(8)
+    if draw < 3:
+        content = mutate_bytes(rng, content, spare)
+    else:
+        header, points = _parts(content)
+        if draw < 6:
+            changed = mutate_json(rng, json.loads(header), json.loads(_parts(spare)[0]))
+            header = json_bytes(rng, changed, **rng.choice(({"separators": (",", ":")}, {})))
+        else:
+            points = b"".join(_changed_points(rng, split_points(points), split_points(_parts(spare)[1])))
+        content = FIRST_LINE + len(header).to_bytes(4, "big") + header + points + content[-32:]
+    if rng.random() < 0.8:
+        content = content[:-32] + hashlib.sha256(content[:-32]).digest()
+    return {_MESSAGE: content}
+
+
+def _parts(content: bytes) -> tuple[bytes, bytes]:
+    at = len(FIRST_LINE) + 4
+    length = int.from_bytes(content[at - 4 : at], "big")
+    return content[at : at + length], content[at + length : -32]
+
+
+def _changed_points(rng: Random, points: list[bytes], others: list[bytes]) -> list[bytes]:
+    at, draw = rng.randrange(len(points)), rng.randrange(5)
+    if draw == 0:
+        points[at] = rng.choice(_ODD_POINTS).to_bytes(32, "little")
+    elif draw == 1:
+        points[at] = rng.choice((*others, rng.randbytes(31) + b"\x01"))
+    elif draw == 2:
+        rng.shuffle(points)
+    elif draw == 3:
+        points[at] = rng.choice(points)
+    else:
+        points[at:] = rng.choice(([], points[at:][::-1], [*points[at:], *others]))
+    return points
+
+
+def judge_message(folder: Path, seed: Seed, files: Files) -> None:
+    """Read the message, and answer it or finish with it."""
+    message = load_message(folder / _MESSAGE)
+    content: Any = files[_MESSAGE]
+    require(_bytes(message) == content, "a message that is not canonical")
+    require(message.sha256 == hashlib.sha256(content).hexdigest(), "a message with another hash")
+    points = split_points(message.points.tobytes())
+    numbers = [int.from_bytes(point, "little") for point in points]
+    require(all(u < P and u not in LOW_ORDER for u in numbers), "a point that no id hashes to")
+    if message.header.kind is MessageKind.START:
+        reply = second_message(begin_answer(message, _ids(*_ANSWERER)), message)
+        require(len(reply.starter_points) == message.header.starter_ids, "an answer of another length")
+        require(reply.header.previous == message.sha256, "an answer to another message")
+        return
+    alignment = finish(_STATE, message)
+    require(set(alignment.users) <= set(_STARTER), "a common user whom the starter does not have")
+    require(message.header.previous == _FIRST.sha256, "an answer to another message")
+    if content == _bytes(_SECOND):
+        require(set(alignment.users) == set(_STARTER) & set(_ANSWERER), "another intersection")
+
+
+# Ratings
+
+_ROWS = [(f"{at % 7:03d}", f"item {at * 3 % 11}", 1 + at * 5 % 9 / 2, 978300000 + at) for at in range(24)]
+_NO_RATINGS = "presence.parquet"
+_HEADER = ("user", "item", "rating", "timestamp")
+
+
+def make_ratings(folder: Path) -> list[Seed]:
+    """The same two dozen ratings as text, JSON lines and Parquet, in what encodings and types these come in."""
+    files = {**_texts(), **_parquets()}
+    return [Seed(name, {"ratings" + "".join(Path(name).suffixes): files[name]}) for name in files]
+
+
+def _table(separator: str, header: tuple[str, ...] | None = _HEADER, newline: str = "\n") -> str:
+    lines = [header] if header else []
+    return "".join(separator.join(map(str, row)) + newline for row in (*lines, *_ROWS))
+
+
+def _texts() -> dict[str, bytes]:
+    csv = _table(",")
+    quoted = "\n".join(",".join(f'"{value}"' for value in row) for row in (_HEADER, *_ROWS))
+    rows = [dict(zip(_HEADER, row, strict=True)) for row in _ROWS]
+    jsonl = "".join(json.dumps(row) + "\n" for row in rows)
+    inter = ("user_id:token", "item_id:token", "rating:float", "timestamp:float")
+    amazon = "".join(json.dumps({"reviewerID": u, "asin": i, "overall": r, "unixReviewTime": t}) + "\n"
+                     for u, i, r, t in _ROWS)  # fmt: skip
+    texts = {
+        "plain.csv": csv,
+        "crlf.csv": _table(",", newline="\r\n"),
+        "bom.csv": "\ufeff" + csv,
+        "quoted.csv": quoted,
+        "plain.tsv": _table("\t"),
+        "plain.inter": _table("\t", inter),
+        "plain.dat": _table("::", None),
+        "plain.jsonl": jsonl,
+        "amazon.json": amazon,
+    }
+    files = {name: text.encode() for name, text in texts.items()}
+    packed = {f"{name}.gz": gzip.compress(files[name], 6, mtime=0) for name in ("plain.csv", "plain.jsonl")}
+    return {**files, **packed}
+
+
+def _parquets() -> dict[str, bytes]:
+    frame = pl.DataFrame(_ROWS, schema=list(_HEADER), orient="row")
+    whole = frame.with_columns(pl.col("user").cast(pl.Int64), item=pl.int_range(pl.len()) % 5)
+    frames: dict[str, tuple[pl.DataFrame, dict[str, Any]]] = {
+        "uncompressed": (frame, {"compression": "uncompressed"}),
+        "snappy": (frame, {"compression": "snappy"}),
+        "zstd": (frame, {"compression": "zstd", "row_group_size": 5}),
+        "gzip": (frame, {"compression": "gzip"}),
+        "lz4": (frame, {"compression": "lz4", "data_page_size": 64}),
+        "brotli": (frame, {"compression": "brotli"}),
+        "whole ids": (whole, {"compression": "uncompressed", "statistics": False}),
+        "small types": (whole.cast({"user": pl.UInt8, "item": pl.Int16, "rating": pl.Float32}), {}),
+        "whole ratings": (frame.with_columns(pl.col("rating").cast(pl.Int8)), {"compression": "uncompressed"}),
+        "categories": (frame.cast({"user": pl.Categorical, "item": pl.Enum(sorted(set(frame["item"])))}), {}),
+        "filtered": (frame, {"metadata": {"pricdr.filtered": "5-core"}}),
+        _NO_RATINGS.removesuffix(".parquet"): (frame.select("user", "item"), {}),
+    }
+    files = {}
+    for name, (table, how) in frames.items():
+        buffer = io.BytesIO()
+        table.write_parquet(buffer, **how)
+        files[f"{name}.parquet"] = buffer.getvalue()
+    return files
+
+
+def mutate_ratings(rng: Random, seed: Seed, other: Seed) -> Files:
+    """Change the file as its format allows; now and then give it the name of another format."""
+    ((name, content),) = seed.files.items()
+    ((another, spare),) = other.files.items()
+    if rng.random() < 0.02:
+        return {another: content}
+    if name.endswith(".gz"):
+        return {name: _change_packed(rng, name, content, spare)}
+    return {name: _change(rng, name, content, spare)}
+
+
+def _change(rng: Random, name: str, content: bytes, spare: bytes) -> bytes:
+    if name.endswith(".parquet"):
+        return rng.choice((mutate_parquet, mutate_parquet, mutate_parquet, _rewrite))(rng, content)
+    if rng.random() < 0.4:
+        return mutate_bytes(rng, content, spare)
+    return _change_json(rng, content) if "json" in name else _change_cells(rng, content)
+
+
+def _change_packed(rng: Random, name: str, content: bytes, spare: bytes) -> bytes:
+    if rng.random() < 0.01:
+        return _bomb()
+    if rng.random() < 0.4:
+        return mutate_bytes(rng, content, spare)
+    changed = gzip.compress(_change(rng, name, gzip.decompress(content), b""), 1, mtime=0)
+    return changed * rng.choice((1, 1, 1, 2))
+
+
+@cache
+def _bomb() -> bytes:
+    """80 MiB of ratings in a third of one."""
+    return gzip.compress(b"user,item\n" + b"a,b\n" * (20 << 20), 1, mtime=0)
+
+
+def _change_cells(rng: Random, content: bytes) -> bytes:
+    """Other fields, more of them, fewer, or rows in another order."""
+    text = content.decode()
+    separator = next(mark for mark in ("::", "\t", ",") if mark in text)
+    rows = [line.split(separator) for line in text.split("\n")]
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        row, draw = rng.choice(rows), rng.randrange(8)
+        at = rng.randrange(len(row))
+        if draw < 3:
+            row[at] = str(rng.choice((rng.choice(TEXTS), rng.choice(NUMBERS), "=cmd()", '"unclosed')))
+        elif draw == 3:
+            row.insert(at, rng.choice(row))
+        elif draw == 4:
+            del row[at:]
+            row.append("")
+        elif draw == 5:
+            rows.insert(rng.randrange(len(rows)), list(rng.choice(rows)))
+        elif draw == 6:
+            rng.shuffle(rows)
+        else:
+            row[at] = rng.choice(rng.choice(rows))
+    return "\n".join(separator.join(row) for row in rows).encode("utf-8", "surrogatepass")
+
+
+def _change_json(rng: Random, content: bytes) -> bytes:
+    rows = [json.loads(line) for line in content.splitlines()]
+    at = rng.randrange(len(rows))
+    rows[at] = rng.choice((mutate_json(rng, rows[at], rng.choice(rows)), mutate_json(rng, rows[at]), junk(rng)))
+    lines = [json_bytes(rng, row) for row in rows]
+    if rng.random() < 0.1:
+        lines.insert(at, rng.choice((b"", b"[" * 100_000, b'{"user": ' * 5000, b"{}", b"\xff", b"NaN", b"1" * 5000)))
+    return rng.choice((b"\n", b"\n", b"\r\n", b"")).join(lines)
+
+
+def _rewrite(rng: Random, content: bytes) -> bytes:
+    """The table as another program might write it; the columns may hold anything."""
+    frame = pl.read_parquet(io.BytesIO(content))
+    name = rng.choice(frame.columns)
+    values: list[Any] = frame[name].to_list()
+    draw = rng.randrange(7)
+    if draw < 2:
+        values = [str(value) for value in values]
+        values[rng.randrange(len(values))] = rng.choice((*TEXTS, None))
+    elif draw == 2:
+        values = [float(at) for at in range(len(values))]
+        values[rng.randrange(len(values))] = rng.choice([n for n in NUMBERS if isinstance(n, float)])
+    elif draw == 3:
+        values = rng.choice(([None] * len(values), [[value] for value in values], [{"a": value} for value in values]))
+    elif draw == 4:
+        values = rng.choice(([True] * len(values), [b"\xff"] * len(values), list(range(len(values)))))
+    changed = frame.with_columns(pl.Series(name, values, strict=False))
+    if draw == 5:
+        changed = rng.choice((frame.head(0), frame.drop(name), frame.rename({name: rng.choice(TEXTS)[:50]})))
+    buffer = io.BytesIO()
+    changed.write_parquet(buffer, compression=rng.choice(("uncompressed", "zstd", "snappy")))
+    return buffer.getvalue()
+
+
+def judge_ratings(folder: Path, seed: Seed, files: Files) -> None:
+    """Read the file, half of the time with a threshold, which needs a rating column."""
+    ((name, content),) = files.items()
+    reading = read(folder / name, threshold=3.0 if len(content) % 2 and seed.name != _NO_RATINGS else None)
+    ratings = reading.ratings
+    require(len(ratings) > 0 or ratings.threshold is not None, "ratings without any")
+    require(ratings.matrix.shape == (len(ratings.users), len(ratings.items)), "a matrix of another shape")
+    require(np.isfinite(ratings.matrix.data).all(), "ratings that are not finite")
+    require(reading.rating_range is None or np.isfinite(reading.rating_range).all(), "a range that is not finite")
+    require(reading.rows >= len(ratings), "more ratings than rows")
+    require(reading.summary(), "no summary")
+    require_ids("user", ratings.users)
+    require_ids("item", ratings.items)
+
+
+KINDS = {
+    "ledgers": Kind(make_ledgers, mutate_ledger, judge_ledger),
+    "alignments": Kind(make_messages, mutate_message, judge_message),
+    "ratings": Kind(make_ratings, mutate_ratings, judge_ratings),
+}

@@ -5,6 +5,7 @@ not installed, a page has a figure's words instead.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -78,7 +79,10 @@ def _draw(spec: dict[str, Any], theme: dict[str, Any]) -> str:
 
     own = {name: value for name, value in spec.get("config", {}).items() if name != "view"}  # altair's, not ours
     config = theme | {name: {**theme.get(name, {}), **value} for name, value in own.items()}
-    return str(vl_convert.vegalite_to_svg(spec | {"config": config}, allowed_base_urls=[]))
+    svg = str(vl_convert.vegalite_to_svg(spec | {"config": config}, allowed_base_urls=[]))
+    # vega counts ids over everything that a process has drawn; a picture must not depend on those before it.
+    ids = {old: f"clip{at}" for at, old in enumerate(re.findall(r'<clipPath id="(\w+)"', svg))}
+    return re.sub(r'(?<=<clipPath id=")\w+|(?<=url\(#)\w+', lambda found: ids.get(found[0], found[0]), svg)
 
 
 def _printable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold

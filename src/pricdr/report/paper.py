@@ -1,8 +1,9 @@
 """The paper's Table 2, and what in it cannot be: figures that no ranking of one held-out item per user gives.
 
 ``table2.csv`` is Table 2 of Chen et al., "Differential Private Knowledge Transfer for Privacy-Preserving Cross-Domain
-Recommendation" (WWW 2022), transcribed digit for digit. A user's held-out item at rank r counts 1 for HR@k, 1/log2(1 + r) for NDCG@k and 1/r for MRR@k where r ≤ k, and 0
-otherwise. The table has means of these over users and runs, so whatever holds for every single rank holds for them:
+Recommendation" (WWW 2022), transcribed digit for digit. A user's held-out item at rank r counts 1 for HR@k,
+1/log2(1 + r) for NDCG@k and 1/r for MRR@k where r ≤ k, and 0 otherwise. The table has means of these over users and
+runs, so whatever holds for every single rank holds for them:
 
 - NDCG@k ≥ MRR@k, because log2(1 + r) ≤ r for every whole r from 1 on;
 - no metric falls from k = 5 to k = 10;

@@ -279,7 +279,7 @@ def test_noise_never_comes_from_a_statistical_generator(path):
     assert "numpy.random" not in path.read_text()
 
 
-MODEL_FILES = {"folder.py", "fitted.py", "recommendation_files.py", "card.py"}
+MODEL_FILES = {"folder.py", "fitted.py", "recommend.py", "recommendation_files.py", "card.py"}
 """``folder`` reads and writes model folders, and ``FittedModel.save`` and ``load`` call it; recommendations become data
 frames and files, and a card is made of a folder. No method does any of that."""
 

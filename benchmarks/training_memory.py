@@ -92,6 +92,7 @@ def measure(size: Size) -> tuple[int, int]:
     from pricdr.data.splits import HeldOut
     from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers, target_options
     from pricdr.training.checkpoints import CheckpointFiles
+    from pricdr.training.loop import train_network
     from pricdr.training.run_log import RunLog
 
     before = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -112,7 +113,7 @@ def measure(size: Size) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder:
         files = CheckpointFiles(Path(folder) / "run")
         stage = TargetStage(TwoTowers, ratings, TargetStageConfig(hidden=size.hidden, width=size.width), options)
-        stage.train(held_out, None, RunLog(checkpoints=files))
+        train_network(stage, options, validation=held_out, epochs=None, log=RunLog(checkpoints=files))
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, matrix.nnz
 
 

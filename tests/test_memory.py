@@ -102,11 +102,11 @@ def test_ease_is_refused_by_its_size(monkeypatch):
 
 def test_ease_on_a_release_counts_its_columns(monkeypatch):
     from pricdr.models.methods.closed_form import Side, solve_ease
-    from pricdr.models.training_data import Inputs
+    from pricdr.models.training_data import TrainingData
 
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
     target = ratings(10, 20)
-    inputs = Inputs.of(target, release_with_rows(np.ones((10, 20_000), dtype=np.float32), target.users))
+    inputs = TrainingData.of(target, release_with_rows(np.ones((10, 20_000), dtype=np.float32), target.users))
     refused(lambda: solve_ease("ease-release", inputs, regularisation=1.0, side=Side.COLUMNS), "20,020 columns")
 
 

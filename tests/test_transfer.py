@@ -12,8 +12,8 @@ from pricdr.data.splits import set_aside
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
-from pricdr.models.gates import has_evidence
-from pricdr.models.training_data import Inputs
+from pricdr.models.gates import SIGNIFICANCE, p_value
+from pricdr.models.training_data import TrainingData
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
 from pricdr.testing.contracts import Planted
@@ -35,7 +35,7 @@ def release(pair):
     """One that passes the evidence test, which a release with real noise does by chance."""
     seeded = publish(pair.source, Guarantee(epsilon=64, delta=1e-6), users=pair.users, insecure_seed=1)
     release = release_with_rows(seeded.matrix, seeded.users)
-    assert has_evidence(Inputs.of(pair.target, release))
+    assert p_value(TrainingData.of(pair.target, release)) <= SIGNIFICANCE
     return release
 
 

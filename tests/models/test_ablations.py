@@ -16,11 +16,11 @@ from pricdr.models.fitted import Chosen, FittedModel, Trust
 from pricdr.models.methods.dmf import DMF
 from pricdr.models.methods.hetero import HeteroCDR, JointStage, SymmetricCDR
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
-from pricdr.models.training_data import NARROW, Inputs
+from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.testing.contracts import KilledError, Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.loop import TrainingOptions, train_network
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SMALL = SourceStageConfig(
@@ -158,7 +158,9 @@ def joint_stage(planted, inputs, method=JOINT):
 @pytest.mark.parametrize("kind", ["narrow", "wide", "plaintext", "symmetric"])
 def test_a_gradient_reaches_every_parameter_of_both_networks(planted, wide, kind):
     release = planted.release if kind == "narrow" else wide
-    inputs = Inputs.plaintext(planted.domains) if kind == "plaintext" else Inputs.of(planted.target, release)
+    inputs = (
+        TrainingData.plaintext(planted.domains) if kind == "plaintext" else TrainingData.of(planted.target, release)
+    )
     stage = joint_stage(planted, inputs, SYMMETRIC if kind == "symmetric" else JOINT)
     stage.network.train()
     stage.step(torch.arange(40)).backward()
@@ -172,7 +174,7 @@ def test_the_source_moves_items_and_alignment_moves_histories(planted, wide):
 
     def gradients(**changes):
         config = replace(SMALL, joint=True, dropout=0.0, entry_dropout=0.0, **changes)
-        stage = joint_stage(planted, Inputs.of(planted.target, wide), replace(JOINT, config=config))
+        stage = joint_stage(planted, TrainingData.of(planted.target, wide), replace(JOINT, config=config))
         torch.manual_seed(0)
         stage.step(torch.arange(40)).backward()
         return {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}, stage
@@ -192,7 +194,7 @@ def test_the_source_moves_items_and_alignment_moves_histories(planted, wide):
 
 def test_users_without_a_row_are_trained_on_their_history_alone(planted):
     some = release_with_rows(planted.release.matrix[20:], planted.release.users[20:])
-    stage = joint_stage(planted, Inputs.of(planted.target, some))
+    stage = joint_stage(planted, TrainingData.of(planted.target, some))
     assert stage.examples.tolist() == list(range(48))
     stage.network.eval()
     without = stage.step(torch.arange(20))
@@ -214,8 +216,9 @@ def test_users_without_a_row_are_trained_on_their_history_alone(planted):
 
 
 def test_a_joint_model_scores_as_validation_did(planted):
-    stage = joint_stage(planted, Inputs.of(planted.target, planted.release))
-    stage.train(planted.validation, None, NO_LOG, None)
+    stage = joint_stage(planted, TrainingData.of(planted.target, planted.release))
+    train_network(stage, JOINT.options, validation=planted.validation, epochs=None, log=NO_LOG)
+    stage.source_stage.take_target_vectors()
     everyone, items = torch.arange(60), torch.arange(40).expand(60, 40)
     model = stage.source_stage.fitted_model("hetero", Trust(0.0, 1.0))
     np.testing.assert_allclose(

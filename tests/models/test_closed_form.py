@@ -6,7 +6,7 @@ from scipy.linalg.lapack import dpotrf
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.methods import closed_form
 from pricdr.models.methods.closed_form import Side, popularity_tie_break, solve_ease
-from pricdr.models.training_data import Inputs
+from pricdr.models.training_data import TrainingData
 
 USERS, ITEMS, OTHERS = 30, 20, 25
 EXACT = (Side.COLUMNS, Side.USERS)
@@ -24,7 +24,7 @@ def inputs(kind, seed=0):
         "release": rng.standard_normal((USERS, OTHERS)).astype(np.float32),
     }[kind]
     users, items = tuple(f"u{u}" for u in range(USERS)), tuple(f"i{i}" for i in range(ITEMS))
-    return Inputs(users, items, target, source, np.full(USERS, source is not None))
+    return TrainingData(users, items, target, source, np.full(USERS, source is not None))
 
 
 def stacked(given, weight):
@@ -148,7 +148,7 @@ def test_popularity_breaks_ties_and_nothing_else():
 
 @pytest.mark.parametrize("regularisation", [1e-30, 1e-10])
 def test_a_hopeless_regularisation_is_refused(regularisation):
-    twins = Inputs(("a", "b"), ("x", "y"), sp.csr_array(np.ones((2, 2))), None, np.zeros(2, dtype=bool))
+    twins = TrainingData(("a", "b"), ("x", "y"), sp.csr_array(np.ones((2, 2))), None, np.zeros(2, dtype=bool))
     with pytest.raises(ParameterError, match="too small"):
         solve_ease("ease", twins, regularisation=regularisation)
 
@@ -191,6 +191,6 @@ def test_low_rank_says_what_it_needs_before_it_starts(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     monkeypatch.setattr(closed_form, "RANK", 10**6)
     given = inputs("nothing")
-    wide = Inputs(given.users, given.items, given.ratings, np.zeros((USERS, 9000), np.float32), given.present)
+    wide = TrainingData(given.users, given.items, given.ratings, np.zeros((USERS, 9000), np.float32), given.present)
     with pytest.raises(InputError, match=r"EASE of rank 1,000,000 on 30 users and 9,020 columns needs about .* MB"):
         solve_ease("ease", wide, regularisation=2.0, side=Side.LOW_RANK)

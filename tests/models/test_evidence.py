@@ -7,8 +7,8 @@ from pricdr import FittedModel
 from pricdr.data.ratings import Ratings
 from pricdr.models import EASERelease, RidgeRelease
 from pricdr.models.fitted import UNTRUSTED
-from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE, has_evidence, p_value
-from pricdr.models.training_data import Inputs
+from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE, p_value
+from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 
@@ -32,7 +32,7 @@ def target(tastes):
 
 
 def inputs(target, matrix):
-    return Inputs.of(target, release_with_rows(matrix.astype(np.float32), target.users))
+    return TrainingData.of(target, release_with_rows(matrix.astype(np.float32), target.users))
 
 
 def released(tastes, rng, *, noise, dim=6):
@@ -40,7 +40,7 @@ def released(tastes, rng, *, noise, dim=6):
 
 
 def accepted(target, releases):
-    return np.mean([has_evidence(inputs(target, matrix)) for matrix in releases])
+    return np.mean([p_value(inputs(target, matrix)) <= SIGNIFICANCE for matrix in releases])
 
 
 @pytest.mark.parametrize("dim", [2, 8, 60])
@@ -87,9 +87,9 @@ def test_too_few_users_are_no_evidence():
     """Three users have six pairings: none can be rare."""
     planted = Planted.pair()
     few = release_with_rows(planted.release.matrix[:3], planted.release.users[:3])
-    assert not has_evidence(Inputs.of(planted.target, few))
+    assert p_value(TrainingData.of(planted.target, few)) > SIGNIFICANCE
     nobody = release_with_rows(planted.release.matrix[48:], planted.release.users[48:])
-    assert p_value(Inputs.of(planted.target, nobody)) == 1
+    assert p_value(TrainingData.of(planted.target, nobody)) == 1
 
 
 @pytest.mark.parametrize("method", [EASERelease(), RidgeRelease()], ids=lambda one: one.name)

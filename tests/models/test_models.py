@@ -12,11 +12,11 @@ from pricdr.models.methods.dmf import DMF
 from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
 from pricdr.models.methods.linear import Popularity
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
-from pricdr.models.training_data import NARROW, Inputs
+from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.testing.contracts import Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.loop import TrainingOptions, train_network
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SMALL = SourceStageConfig(
@@ -79,9 +79,9 @@ def wide(planted, dim=NARROW + 8):
 RUNS = {
     "dmf": lambda p: TARGET_ONLY.training_run(p.target),
     "symmetric": lambda p: SYMMETRIC.target_stage(p.target),
-    "release": lambda p: source_stage(p, Inputs.of(p.target, p.release)),
-    "wide release": lambda p: source_stage(p, Inputs.of(p.target, wide(p))),
-    "plaintext": lambda p: source_stage(p, Inputs.plaintext(p.domains)),
+    "release": lambda p: source_stage(p, TrainingData.of(p.target, p.release)),
+    "wide release": lambda p: source_stage(p, TrainingData.of(p.target, wide(p))),
+    "plaintext": lambda p: source_stage(p, TrainingData.plaintext(p.domains)),
     "paper": lambda p: PAPER.training_run(p.target, p.release),
 }
 
@@ -135,7 +135,7 @@ def test_users_missing_from_the_release_are_served_by_their_history(planted):
 
 
 def test_what_a_recommendation_rests_on_follows_the_trust(planted):
-    stage = source_stage(planted, Inputs.of(planted.target, planted.release))
+    stage = source_stage(planted, TrainingData.of(planted.target, planted.release))
     for trust, expected in ((Trust(0.0, 0.0), {"history", "popularity"}), (Trust(0.5, 0.5), {"both", "release"})):
         model = stage.fitted_model("hetero", trust)
         assert {model.basis(at).value for at in range(60)} == expected
@@ -196,8 +196,8 @@ def test_narrow_releases_have_settings_of_their_own_and_wide_ones_keep_theirs(pl
         method = replace(HETERO, config=config)
         finished = method.target_stage(planted.target)
         finished.network.eval()
-        stage = method.source_stage(finished, Inputs.of(planted.target, release))
-        stage.train(None, None, NO_LOG)
+        stage = method.source_stage(finished, TrainingData.of(planted.target, release))
+        train_network(stage, method.options, validation=None, epochs=None, log=NO_LOG)
         return stage.fitted_model("hetero", Trust(1.0, 1.0)).user_vectors
 
     for name, config in other.items():
@@ -211,8 +211,8 @@ def test_narrow_releases_have_settings_of_their_own_and_wide_ones_keep_theirs(pl
 def test_one_far_row_does_not_flatten_the_others(planted, far):
     spoilt = planted.release.matrix.copy()
     spoilt[7] = far
-    found = Inputs.of(planted.target, release_with_rows(spoilt, planted.release.users)).source
-    straight = Inputs.of(planted.target, planted.release).source
+    found = TrainingData.of(planted.target, release_with_rows(spoilt, planted.release.users)).source
+    straight = TrainingData.of(planted.target, planted.release).source
     others = np.arange(60) != 7
     lengths = np.linalg.norm(found, axis=1)
     assert lengths[7] < 12 * np.median(lengths)
@@ -226,14 +226,16 @@ def test_ordinary_rows_are_centred_and_scaled_and_nothing_else(planted):
     rows[:5] *= 8  # five users who rated a lot
     centred = rows - rows.mean(axis=0)
     expected = centred / np.linalg.norm(centred, axis=1).mean()
-    assert np.array_equal(Inputs.of(planted.target, release_with_rows(rows, planted.release.users)).source, expected)
+    assert np.array_equal(
+        TrainingData.of(planted.target, release_with_rows(rows, planted.release.users)).source, expected
+    )
 
 
 def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     order = np.random.default_rng(2).permutation(60)
     users = tuple(planted.release.users[i] for i in order)
-    shuffled = Inputs.of(planted.target, release_with_rows(planted.release.matrix[order], users))
-    straight = Inputs.of(planted.target, planted.release)
+    shuffled = TrainingData.of(planted.target, release_with_rows(planted.release.matrix[order], users))
+    straight = TrainingData.of(planted.target, planted.release)
     np.testing.assert_allclose(shuffled.source, straight.source, rtol=1e-5)
     assert shuffled.users == straight.users
 
@@ -331,7 +333,8 @@ def test_rows_too_large_to_square_are_scaled_like_any_others():
     target = Ratings.from_triples(["a", "b", "c", "d"], ["x", "x", "y", "y"])
     rows = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
     plain, huge = (
-        Inputs.of(target, release_with_rows(rows * np.float32(scale), target.users)).source for scale in (1.0, 1e25)
+        TrainingData.of(target, release_with_rows(rows * np.float32(scale), target.users)).source
+        for scale in (1.0, 1e25)
     )
     assert np.isfinite(huge).all()
     np.testing.assert_allclose(huge, plain, rtol=1e-4, atol=1e-5)

@@ -20,12 +20,12 @@ from pricdr.models.gates import p_value
 from pricdr.models.methods.factorisation import BPR, BPRConfig
 from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
 from pricdr.models.methods.linear import EASE, EASERelease, EASEReleaseConfig, EASESource, RidgeRelease
-from pricdr.models.training_data import NARROW, Inputs
+from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import TrainingError, TrainingOptions, require_trainable, train
+from pricdr.training.loop import TrainingError, TrainingOptions, require_trainable, train, train_network
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)
@@ -39,7 +39,7 @@ def planted():
 
 
 def source_stage(target, release):
-    return HETERO.source_stage(HETERO.target_stage(target), Inputs.of(target, release))
+    return HETERO.source_stage(HETERO.target_stage(target), TrainingData.of(target, release))
 
 
 def test_the_source_stage_learns_from_users_with_a_history_and_a_row(planted):
@@ -55,14 +55,13 @@ def test_one_rating_is_a_history(planted):
     target = planted.target.only(keep)
     stage = source_stage(target, planted.release)
     assert stage.examples.tolist() == list(range(48))
-    assert stage.is_cold(planted.validation).tolist() == [False] * 48 + [True] * 12
-    assert p_value(stage.inputs, permutations=19) < 1
+    assert p_value(stage.data, permutations=19) < 1
 
 
 def test_training_the_source_stage_leaves_the_target_network_without_gradients(planted):
     stage = source_stage(planted.target, planted.release)
-    stage.train(None, 1, NO_LOG)
-    assert all(weights.grad is None for weights in stage.target_network.parameters())
+    train_network(stage, HETERO.options, validation=None, epochs=1, log=NO_LOG)
+    assert all(weights.grad is None for weights in stage.target_stage.network.parameters())
     assert any(weights.grad is not None for weights in stage.network.parameters())
 
 
@@ -95,7 +94,7 @@ def test_shortening_a_far_row_does_not_depend_on_the_scale_of_the_release(plante
     spoilt = planted.release.matrix.copy()
     spoilt[7] = 1e3
     large, small = (
-        Inputs.of(planted.target, release_with_rows(spoilt * np.float32(scale), planted.release.users)).source
+        TrainingData.of(planted.target, release_with_rows(spoilt * np.float32(scale), planted.release.users)).source
         for scale in (1.0, 1e-3)
     )
     np.testing.assert_allclose(small, large, rtol=1e-3, atol=1e-5)
@@ -122,7 +121,7 @@ def test_a_release_is_counted_by_the_rows_and_copies_it_needs(monkeypatch):
         matrix = np.ones((4, 100_000), dtype=np.float32)
         users = target.users[:4]
 
-    refused_at(monkeypatch, lambda: Inputs.of(target, Rows()), 12)
+    refused_at(monkeypatch, lambda: TrainingData.of(target, Rows()), 12)
 
 
 def test_ridge_regression_is_counted_by_its_equations(monkeypatch):
@@ -190,7 +189,7 @@ def test_patience_counts_steps_where_an_epoch_is_a_single_step():
     result = train(
         network, lambda rows: network(x[rows]).mean(), torch.arange(16), options, validate=lambda: float(next(metrics))
     )
-    assert (len(result.history), result.best_epoch) == (8, 1)
+    assert (result.epoch, result.best_epoch) == (8, 1)
 
 
 def test_validation_sees_the_network_without_dropout_and_steps_see_it_with():
@@ -358,8 +357,8 @@ def test_a_seed_always_deals_the_same_split():
 def test_a_run_log_writes_and_reports_phase_network_and_metric(tmp_path):
     reported = []
     log = RunLog(file=tmp_path / "log", progress=lambda *progress: reported.append(progress))
-    log.record(Epoch(1, 0.5, None, 2.0), 9, 0.0)
-    log.in_phase("choosing").of_network("source").record(Epoch(2, 0.25, 0.125, 2.0), 9, 0.5)
+    log.record(Epoch(1, 0.5, None, 2.0), 9, best=0.0, best_epoch=1)
+    log.in_phase("choosing").of_network("source").record(Epoch(2, 0.25, 0.125, 2.0), 9, best=0.5, best_epoch=1)
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert lines == [
         {"part": "training", "epoch": 1, "loss": 0.5, "metric": None, "seconds": 2.0},
@@ -367,7 +366,12 @@ def test_a_run_log_writes_and_reports_phase_network_and_metric(tmp_path):
     ]
     assert reported == [
         ("training", 1, 9, "loss 0.5"),
-        ("choosing source", 2, 9, "loss 0.25, validation 0.1250 (best 0.5000)"),
+        (
+            "choosing source",
+            2,
+            9,
+            "loss 0.25, validation 0.1250 (best 0.5000 in epoch 1; ends after epoch 9 unless it gets better)",
+        ),
     ]
 
 

@@ -24,7 +24,7 @@ from pricdr.models.catalogue import METHODS, method_class
 from pricdr.models.fitted import Basis
 from pricdr.models.gates import select_newcomers, shows_gain
 from pricdr.models.methods.linear import EASEReleaseConfig, Popularity
-from pricdr.models.training_data import Inputs
+from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 
@@ -46,7 +46,7 @@ def planted():
 
 @pytest.fixture
 def inputs(planted):
-    return Inputs.of(planted.target, planted.release)
+    return TrainingData.of(planted.target, planted.release)
 
 
 def test_every_method_that_reads_a_release_is_tested_here():
@@ -56,7 +56,7 @@ def test_every_method_that_reads_a_release_is_tested_here():
 
 def test_cold_users_of_validation_with_a_row_are_newcomers(planted):
     some = release_with_rows(planted.release.matrix[:59], planted.release.users[:59])
-    newcomers = select_newcomers(Inputs.of(planted.target, some), planted.validation, seed=0)
+    newcomers = select_newcomers(TrainingData.of(planted.target, some), planted.validation, seed=0)
     assert newcomers.held_out.users.tolist() == list(range(48, 59))
     assert not newcomers.stand_ins.any()
 
@@ -89,7 +89,7 @@ def test_without_validation_a_rating_of_each_stand_in_is_held_out(planted, input
 def test_there_are_no_stand_ins_if_no_user_has_both(planted):
     cold = release_with_rows(planted.release.matrix[48:], planted.release.users[48:])
     for validation in (None, planted.validation.only(planted.validation.users < 48)):
-        newcomers = select_newcomers(Inputs.of(planted.target, cold), validation, seed=0)
+        newcomers = select_newcomers(TrainingData.of(planted.target, cold), validation, seed=0)
         assert not len(newcomers.held_out)
         assert not newcomers.stand_ins.any()
 
@@ -166,9 +166,9 @@ def test_the_papers_form_gives_popular_items_to_users_it_cannot_serve(planted, t
 def test_stand_ins_are_trained_on_when_trust_is_settled(planted):
     """Users who are left out to choose by are not left out of the deployed model."""
     method = EVERY_METHOD[0]
-    stage = method.source_stage(method.target_stage(planted.target), Inputs.of(planted.target, planted.release))
+    stage = method.source_stage(method.target_stage(planted.target), TrainingData.of(planted.target, planted.release))
     assert len(stage.examples) == 48
-    newcomers = select_newcomers(stage.inputs, None, seed=0)
+    newcomers = select_newcomers(stage.data, None, seed=0)
     before = stage.identity
     stage.network.eval()
     stage.stand_ins[np.flatnonzero(newcomers.stand_ins)] = True

@@ -14,7 +14,7 @@ from pricdr.models import gates as newcomers_module
 from pricdr.models.gates import select_newcomers
 from pricdr.models.methods import paper
 from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers
-from pricdr.models.training_data import Inputs
+from pricdr.models.training_data import TrainingData
 from pricdr.training import rows as sampling
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.rows import LISTED, SparseRows, sample_items
@@ -111,7 +111,7 @@ def test_a_batch_that_rated_many_items_uses_listing_anyway(monkeypatch):
 def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
     ratings = matrix(120, 400, 6)
     ids = tuple(map(str, range(400)))
-    inputs = Inputs(ids[:120], ids, ratings, np.ones((120, 3), np.float32), np.ones(120, bool))
+    inputs = TrainingData(ids[:120], ids, ratings, np.ones((120, 3), np.float32), np.ones(120, bool))
     monkeypatch.setattr(newcomers_module, "LISTED", 10)
     held_out = select_newcomers(inputs, None, seed=1).held_out
     assert len(held_out) >= 24
@@ -125,6 +125,6 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
 
 def test_the_loss_over_all_items_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
-    inputs = Inputs(("a",), ("i",), matrix(), np.ones((USERS, 4), np.float32), np.ones(USERS, bool))
+    inputs = TrainingData(("a",), ("i",), matrix(), np.ones((USERS, 4), np.float32), np.ones(USERS, bool))
     with pytest.raises(InputError, match="the paper's loss over all 1,000,001 items needs about"):
         paper._Run(inputs, PaperCDR(config=paper.PaperConfig(hidden=8, width=4)), None)

@@ -66,11 +66,12 @@ def test_the_figures_of_the_last_epoch_are_repeated_for_the_same_network_only(cl
     clock(1.0)
     seen = []
     log = RunLog(progress=lambda *report: seen.append(report))
-    log.record(Epoch(1, 0.5, 0.25, 2.0), 4, 0.3)
+    log.record(Epoch(1, 0.5, 0.25, 2.0), 4, best=0.3, best_epoch=1)
     list(log.batches(range(2), 1, 4))
     list(log.of_network("source").batches(range(1), 0, 4))
     assert [note for *_, note in seen[1:]] == [
-        "epoch 2, batch 2 of 2, loss 0.5, validation 0.2500 (best 0.3000)",
+        "epoch 2, batch 2 of 2, loss 0.5, validation 0.2500 (best 0.3000 in epoch 1; ends after epoch 4 unless it "
+        "gets better)",
         "epoch 1, batch 1 of 1",
     ]
 

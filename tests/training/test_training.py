@@ -79,7 +79,7 @@ def test_training_finds_the_answer_and_logs_every_epoch(tmp_path):
     result = train(network, step, rows, FAST, log=RunLog(file=tmp_path / "log.jsonl"))
     assert network.weight.item() == pytest.approx(3, abs=0.01)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == list(range(1, len(result.history) + 1))
+    assert [line["epoch"] for line in lines] == list(range(1, result.epoch + 1))
     assert result.best_epoch == len(lines)
     assert lines[0]["loss"] > lines[-1]["loss"]
 
@@ -95,14 +95,14 @@ def test_training_stops_early_and_keeps_the_best_weights():
 
     result = train(network, step, rows, FAST, validate=validate)
     assert result.best_epoch == 2
-    assert len(result.history) == 7  # the second was the best, then five without an improvement
+    assert result.epoch == 7  # the second was the best, then five without an improvement
     assert network.weight.item() == pytest.approx(seen[1])
 
 
 def test_patience_lasts_a_number_of_steps_however_short_epochs_are():
     network, step, rows = _line()
     slow = replace(FAST, patience=2, patience_steps=40)  # four steps an epoch
-    assert len(train(network, step, rows, slow, validate=lambda: 0.5).history) == 1 + 10
+    assert train(network, step, rows, slow, validate=lambda: 0.5).epoch == 1 + 10
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(tmp_path):

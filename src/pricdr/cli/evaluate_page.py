@@ -21,9 +21,9 @@ from pricdr.pages import (
 )
 
 if TYPE_CHECKING:
-    from pricdr.evaluation.comparison import Comparison, PairedDifference, Ranking, RepeatedComparison
+    from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
     from pricdr.evaluation.metrics import Float64Array
-    from pricdr.evaluation.verdict import Judgement
+    from pricdr.evaluation.verdict import Judgement, PairedDifference
 
 _LONGEST_NAME: Final = 28
 """Characters of a model's name beside a plot, whose end tells two paths apart better than its beginning."""

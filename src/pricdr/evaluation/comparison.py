@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from itertools import groupby, product
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,8 @@ from pricdr.evaluation.metrics import (
 )
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
 from pricdr.evaluation.verdict import (
-    Difference,
     Judgement,
+    PairedDifference,
     Training,
     compare,
     judged,
@@ -71,16 +71,6 @@ class ScoringModel(Protocol):
 
     def score_candidates(self, users: IntArray, candidates: IntArray, /) -> ScoreArray:
         """Return the scores of a few items per user: those in the same row of ``candidates``."""
-
-
-class PairedDifference(NamedTuple):
-    """How much better a model is than the first one, over the same users of one stratum."""
-
-    model: str
-    baseline: str
-    ranking: Ranking
-    stratum: str
-    difference: Difference
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -180,7 +170,7 @@ class Comparison:
             "differences": [self._plain(one) for one in self.differences],
             "verdicts": [one.to_dict() for one in self.verdicts],
             "trainings": {name: one._asdict() for name, one in self.trainings.items()},
-            "release_rows": [one.to_dict() for one in row_groups(self)],
+            "release_rows": list(self._row_groups()),
         }
         before: dict[str, Any] = figures if len(figures) > 1 else figures[self.models[0]]
         return {**layout, **{name: value for name, value in before.items() if name not in layout}}
@@ -268,8 +258,51 @@ class Comparison:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the tables for a notebook."""
-        return comparison_html(self)
+        """Return the tables for a notebook: one row per model and kind of users, one column per metric."""
+        tables = []
+        for ranking in self.rankings:
+            measured = self.values[self.models[0]][ranking]
+            metrics = self.metrics if set(self.metrics) <= set(measured) else tuple(measured)
+            cells = [
+                (model, stratum, f"{users:,}", *figures)
+                for model in self.models
+                for stratum, users, figures in self.rows(model, ranking, metrics)
+            ]
+            tables.append(Table(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2))
+            cells = [
+                (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
+                for one in self.differences
+                for d in (one.difference,)
+                if one.ranking == ranking
+            ]
+            if cells:
+                header = ("model", "kind", self.compared_by, "95 % interval", "p-value")
+                tables.append(Table(f"{ranking} ranking, difference from {self.models[0]}", header, cells, names=2))
+        facts = {"models": f"{len(self.models):,}", "users": f"{len(self.users):,}"}
+        note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
+        return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(self.verdicts)))
+
+    def _row_groups(self) -> Iterator[dict[str, Any]]:
+        """Yield who gains from a release: for each model, users with and without a row that it uses, warm and cold."""
+        first = self.models[0]
+        for model, used in self.release_rows.items():
+            baseline = None if model == first else first
+            for ranking, stratum, row in product(self.rankings, ("warm", "cold"), (True, False)):
+                keep = self.strata[stratum] & (used if row else ~used)
+                own, other = (self._compared(name, ranking)[keep] for name in (model, first))
+                some = bool(len(own))
+                compares = some and baseline is not None
+                yield {
+                    "model": model,
+                    "ranking": ranking,
+                    "stratum": stratum,
+                    "row": row,
+                    "users": len(own),
+                    "value": float(own.mean()) if some else None,
+                    "baseline": baseline,
+                    "baseline_value": float(other.mean()) if compares else None,
+                    "difference": asdict(compare(own, other)) if compares else None,
+                }
 
     def _compared(self, model: str, ranking: Ranking) -> Float64Array:
         return self.values[model][ranking][self.compared_by]
@@ -402,32 +435,6 @@ def measure(
     return {ranking: measured[ranking] for ranking in rankings}
 
 
-STRATA: Final = ("warm", "cold")
-
-
-@dataclass(frozen=True)
-class RowGroup:
-    """The users of one stratum with, or without, a release row that a model uses."""
-
-    model: str
-    ranking: "Ranking"
-    stratum: str
-    row: bool
-    """Whether the model uses a row of these users."""
-    users: int
-    value: float | None
-    """The mean of the metric that models are compared by; None if there are no such users."""
-    baseline: str | None
-    """The first model; None if this is the first."""
-    baseline_value: float | None
-    difference: Difference | None
-    """The difference to the baseline over the same users."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the group as ``pricdr evaluate --json`` writes it."""
-        return asdict(self)
-
-
 def rows_used(model: object, split: "Split") -> "BoolArray | None":
     """Return for which evaluated users a model uses a release row; None without a release, or if that is not known.
 
@@ -438,60 +445,6 @@ def rows_used(model: object, split: "Split") -> "BoolArray | None":
         return None
     rows: BoolArray = used[split.test.evaluated]
     return rows
-
-
-def row_groups(comparison: "Comparison") -> Iterator[RowGroup]:
-    """Yield the four groups of every ranking, for each model that uses release rows."""
-    first = comparison.models[0]
-    for model, used in comparison.release_rows.items():
-        for ranking in comparison.rankings:
-            for stratum in STRATA:
-                for row in (True, False):
-                    keep = comparison.strata[stratum] & (used if row else ~used)
-                    baseline = None if model == first else first
-                    yield _group(comparison, model, ranking, stratum, row, keep, baseline)
-
-
-def _group(
-    comparison: "Comparison",
-    model: str,
-    ranking: "Ranking",
-    stratum: str,
-    row: bool,
-    keep: "BoolArray",
-    baseline: str | None,
-) -> RowGroup:
-    own, others = (
-        None if name is None else comparison.values[name][ranking][comparison.compared_by][keep]
-        for name in (model, baseline)
-    )
-    assert own is not None
-    if not len(own):
-        return RowGroup(model, ranking, stratum, row, 0, None, baseline, None, None)
-    difference = None if others is None else compare(own, others)
-    other_value = None if others is None else float(others.mean())
-    return RowGroup(model, ranking, stratum, row, len(own), float(own.mean()), baseline, other_value, difference)
-
-
-class RepeatedDifference(NamedTuple):
-    """How much better a model is than the first one for the users of one stratum, split by split."""
-
-    model: str
-    baseline: str
-    ranking: Ranking
-    stratum: str
-    by_split: tuple[float, ...]
-    """One mean over users for each split that has such users."""
-
-    @property
-    def difference(self) -> Difference:
-        """Return the mean over splits, with Student's interval."""
-        return over_repetitions(np.array(self.by_split))
-
-    @property
-    def gains(self) -> str:
-        """Return the difference on each split, as text."""
-        return " ".join(f"{gain:+.4f}" for gain in self.by_split)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -515,29 +468,25 @@ class RepeatedComparison:
         return self._first.models
 
     @cached_property
-    def differences(self) -> tuple[RepeatedDifference, ...]:
+    def differences(self) -> tuple[PairedDifference, ...]:
         """Return the difference in NDCG@10 between each further model and the first, split by split.
 
         A stratum that fewer than two splits have users of is left out.
         """
         baseline, *others = self.models
-        all_of_them = (
-            RepeatedDifference(model, baseline, ranking, stratum, tuple(self._gains(model, ranking, stratum)))
-            for ranking in self._first.rankings
-            for model in others
-            for stratum in self._first.strata
-        )
-        return tuple(one for one in all_of_them if len(one.by_split) > 1)
+        found = []
+        for ranking, model, stratum in product(self._first.rankings, others, self._first.strata):
+            pairs = zip(self._means(model, ranking, stratum), self._means(baseline, ranking, stratum), strict=True)
+            gains = tuple(own - before for own, before in pairs)
+            if len(gains) > 1:
+                of_all = over_repetitions(np.array(gains))
+                found.append(PairedDifference(model, baseline, ranking, stratum, of_all, gains))
+        return tuple(found)
 
     @cached_property
     def verdicts(self) -> tuple[Judgement, ...]:
         """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
-        first = self._first
-        return tuple(
-            judgement
-            for one in self.differences
-            for judgement in judged([one], first.trainings, metric=first.compared_by, splits=len(one.by_split))
-        )
+        return judged(self.differences, self._first.trainings, metric=self._first.compared_by)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``evaluate --repeat`` adds to its JSON: every mean, split by split, and the verdicts."""
@@ -587,7 +536,15 @@ class RepeatedComparison:
 
     def _repr_html_(self) -> str:
         """Return the figures and the verdicts for a notebook."""
-        return repeated_html(self)
+        names = ("model", "ranking", "kind")
+        cells = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
+        caption = f"difference from {self.models[0]}, split by split"
+        tables = (
+            Table(self.title, (*names, "mean"), list(self.rows()), names=3),
+            Table(caption, (*names, "differences"), cells, names=3),
+        )
+        facts = {"models": f"{len(self.models):,}", "splits": f"{len(self.comparisons):,}"}
+        return summary_html("RepeatedComparison", facts, tables=tables, notes=verdict_lines(self.verdicts))
 
     @property
     def _first(self) -> Comparison:
@@ -596,68 +553,6 @@ class RepeatedComparison:
     def _means(self, model: str, ranking: Ranking, stratum: str) -> Iterator[float]:
         """Yield the mean over users of each split that has any in the stratum."""
         for comparison in self.comparisons.values():
-            kept = _values(comparison, model, ranking)[comparison.strata[stratum]]
+            kept = comparison.values[model][ranking][comparison.compared_by][comparison.strata[stratum]]
             if len(kept):
                 yield float(kept.mean())
-
-    def _gains(self, model: str, ranking: Ranking, stratum: str) -> Iterator[float]:
-        pairs = zip(self._means(model, ranking, stratum), self._means(self.models[0], ranking, stratum), strict=True)
-        return (own - baseline for own, baseline in pairs)
-
-
-def _values(comparison: Comparison, model: str, ranking: Ranking) -> Float64Array:
-    return comparison.values[model][ranking][comparison.compared_by]
-
-
-def comparison_html(comparison: "Comparison") -> str:
-    """Return the figures of every model, and the differences from the first one, as HTML."""
-    tables = []
-    for ranking in comparison.rankings:
-        tables.append(_figures(comparison, ranking))
-        if len(comparison.models) > 1:
-            tables.append(_differences(comparison, ranking))
-    facts = {"models": f"{len(comparison.models):,}", "users": f"{len(comparison.users):,}"}
-    note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
-    return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(comparison.verdicts)))
-
-
-def repeated_html(repeated: "RepeatedComparison") -> str:
-    """Return the figures over all splits, the differences split by split, and the verdicts, as HTML."""
-    figures = Table(repeated.title, ("model", "ranking", "kind", "mean"), list(repeated.rows()), names=3)
-    cells = [(one.model, one.ranking, one.stratum, one.gains) for one in repeated.differences]
-    caption = f"difference from {repeated.models[0]}, split by split"
-    differences = Table(caption, ("model", "ranking", "kind", "differences"), cells, names=3)
-    facts = {"models": f"{len(repeated.models):,}", "splits": f"{len(repeated.comparisons):,}"}
-    notes = verdict_lines(repeated.verdicts)
-    return summary_html("RepeatedComparison", facts, tables=(figures, differences), notes=notes)
-
-
-def _figures(comparison: "Comparison", ranking: "Ranking") -> Table:
-    """Return one row per model and kind of users, one column per metric."""
-    measured = comparison.values[comparison.models[0]][ranking]
-    metrics = [metric for metric in measured if not (comparison.one_item_each and _other_name(metric) in measured)]
-    cells = [
-        (model, stratum, f"{users:,}", *figures)
-        for model in comparison.models
-        for stratum, users, figures in comparison.rows(model, ranking, metrics)
-    ]
-    return Table(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2)
-
-
-def _other_name(metric: str) -> str:
-    """Return the metric with the same value where a user has one test item; an empty text where there is none."""
-    measure, _, k = metric.partition("@")
-    same = {"Recall": "HR", "MAP": "MRR"}.get(measure)
-    return "" if same is None else f"{same}@{k}"
-
-
-def _differences(comparison: "Comparison", ranking: "Ranking") -> Table:
-    """Return one row per further model and kind of users: how much better it is than the first."""
-    cells = [
-        (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
-        for one in comparison.differences
-        for d in (one.difference,)
-        if one.ranking == ranking
-    ]
-    caption = f"{ranking} ranking, difference from {comparison.models[0]}"
-    return Table(caption, ("model", "kind", comparison.compared_by, "95 % interval", "p-value"), cells, names=2)

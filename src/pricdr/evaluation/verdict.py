@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -151,6 +151,23 @@ class Training(NamedTuple):
     with_release: bool
 
 
+class PairedDifference(NamedTuple):
+    """How much better a model is than the first one, over the same users of one stratum, or on the same splits."""
+
+    model: str
+    baseline: str
+    ranking: str
+    stratum: str
+    difference: Difference
+    by_split: tuple[float, ...] = ()
+    """Of several splits: one mean over users for each that has such users."""
+
+    @property
+    def gains(self) -> str:
+        """Return the difference on each split, as text."""
+        return " ".join(f"{gain:+.4f}" for gain in self.by_split)
+
+
 class Verdict(Enum):
     """What a difference comes to."""
 
@@ -216,91 +233,40 @@ class Judgement:
         fair = self.fair_baseline
         if fair is None:
             return ()
-        return (f"what the release adds shows only beside {fair}: train that on this split, and name it first",)
+        return (f"what the release adds shows only beside {fair}: train that on the same split, and name it first",)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as ``pricdr evaluate --json`` writes it."""
         d = self.difference
-        return {
-            "model": self.model,
-            "baseline": self.baseline,
-            "ranking": self.ranking,
-            "stratum": self.stratum,
-            "metric": self.metric,
-            "verdict": self.verdict.value,
-            "about_release": self.about_release,
-            "difference": d.mean,
-            "low": d.low,
-            "high": d.high,
-            "p_value": d.p_value,
-            "splits": self.splits,
-            "sentence": self.sentence,
-        }
-
-
-class Compared(Protocol):
-    """A difference between two models, over the users of one stratum."""
-
-    @property
-    def model(self) -> str:
-        """The model that is judged."""
-        ...
-
-    @property
-    def baseline(self) -> str:
-        """The model it is compared with."""
-        ...
-
-    @property
-    def ranking(self) -> str:
-        """How items were ranked."""
-        ...
-
-    @property
-    def stratum(self) -> str:
-        """The kind of users."""
-        ...
-
-    @property
-    def difference(self) -> Difference:
-        """How much better the model is."""
-        ...
+        about = {name: getattr(self, name) for name in ("model", "baseline", "ranking", "stratum", "metric")}
+        figures = {"difference": d.mean, "low": d.low, "high": d.high, "p_value": d.p_value}
+        says = {"verdict": self.verdict.value, "about_release": self.about_release}
+        return {**about, **says, **figures, "splits": self.splits, "sentence": self.sentence}
 
 
 def judged(
-    differences: Iterable[Compared], trainings: Mapping[str, Training], *, metric: str, splits: int = 1
+    differences: Iterable[PairedDifference], trainings: Mapping[str, Training], *, metric: str
 ) -> tuple[Judgement, ...]:
-    """Return the verdict on each difference in a stratum that has one.
-
-    Args:
-        differences: What was compared.
-        trainings: By name of the model: its method, and whether it saw a release or the target alone.
-        metric: What was compared by.
-        splits: Over how many splits.
-    """
-    return tuple(
-        Judgement(
-            model=one.model,
-            baseline=one.baseline,
-            ranking=one.ranking,
-            stratum=one.stratum,
-            metric=metric,
-            difference=one.difference,
-            about_release=baseline is not None and baseline == fair,
-            fair_baseline=None if baseline is None or baseline == fair else fair,
-            splits=splits,
+    """Return the verdict on each difference in a stratum that has one; ``trainings`` are by name of the model."""
+    judgements = []
+    for one in differences:
+        if one.stratum not in JUDGED:
+            continue
+        model, baseline = trainings.get(one.model), trainings.get(one.baseline)
+        given = fair = None
+        if model is not None and baseline is not None and model.with_release and not baseline.with_release:
+            # Only where a release is on one side alone can the difference be about it.
+            given, fair = baseline.method, WITHOUT_RELEASE.get(model.method)
+        judgements.append(
+            Judgement(
+                **{name: getattr(one, name) for name in ("model", "baseline", "ranking", "stratum", "difference")},
+                metric=metric,
+                about_release=given is not None and given == fair,
+                fair_baseline=None if given is None or given == fair else fair,
+                splits=max(len(one.by_split), 1),
+            )
         )
-        for one in differences
-        if one.stratum in JUDGED
-        for baseline, fair in (_baselines(trainings.get(one.model), trainings.get(one.baseline)),)
-    )
-
-
-def _baselines(model: Training | None, baseline: Training | None) -> tuple[str | None, str | None]:
-    """Return the method of the baseline and the one that would be fair, where a release is on one side alone."""
-    if model is None or baseline is None or not model.with_release or baseline.with_release:
-        return None, None
-    return baseline.method, WITHOUT_RELEASE.get(model.method)
+    return tuple(judgements)
 
 
 def training_of(model: object) -> Training | None:
@@ -314,15 +280,11 @@ def training_of(model: object) -> Training | None:
 def verdict_lines(judgements: Iterable[Judgement]) -> list[str]:
     """Return the sentences line by line, under one heading for each pair of models and ranking."""
     lines = []
-    by_pair = groupby(judgements, key=lambda one: (one.model, one.baseline, one.ranking))
-    for (model, baseline, ranking), group in by_pair:
+    for (model, baseline, ranking), group in groupby(
+        judgements, key=lambda one: (one.model, one.baseline, one.ranking)
+    ):
         sentences = list(group)
         question = "does the release help?" if sentences[0].about_release else "does it help?"
         lines += [f"{model} against {baseline}, {ranking} ranking: {question}"]
-        lines += [f"  {one.sentence}" for one in sentences]
-        fair = sentences[0].fair_baseline
-        if fair is not None:
-            lines += [
-                f"  what the release adds shows only beside {fair}: train that on the same split, and name it first"
-            ]
+        lines += [f"  {sentence}" for sentence in (*(one.sentence for one in sentences), *sentences[0].advice)]
     return lines

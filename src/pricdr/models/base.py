@@ -28,6 +28,8 @@ from pricdr.training.run_log import NO_LOG, RunLog
 SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]
 """The values of each setting that a search tries."""
 Trained: TypeAlias = tuple[FittedModel, Chosen]
+TrainOnce: TypeAlias = Callable[..., Trained]
+"""Trains once on some ratings, given ``validation``, ``chosen`` and ``log``."""
 
 SOFTWARE: Final = f"pricdr {__version__}"
 CHOOSING: Final = "choosing"
@@ -90,6 +92,38 @@ class Method(ABC):
         groups = ((part.name, getattr(self, part.name)) for part in fields(self))
         return {name: asdict(group) for name, group in groups if group is not None}
 
+    def _choice(
+        self,
+        train: TrainOnce,
+        target: Ratings,
+        validation: HeldOut | None,
+        chosen: Chosen | None,
+        log: RunLog,
+        *,
+        chooses: bool = True,
+        known: BoolArray | None = None,
+    ) -> Chosen:
+        """Return what a training follows: what was chosen before, or what one on all but the items set aside chooses.
+
+        Where the ratings are too few to set any aside, every epoch is trained, and the result says why. ``known`` are
+        the users with data of the source: those who can stand in for cold users.
+        """
+        if validation is not None and chosen is not None:
+            raise ParameterError("give validation to choose by, or what was chosen before, not both")
+        sizes = f"{len(target.users):,} users x {len(target.items):,} items"
+        if validation is None and chosen is None and chooses:
+            log.working(f"{CHOOSING} {self.name}", sizes)
+            seed = 0 if self.options is None else self.options.seed
+            cold = 0.0 if known is None else _COLD_SHARE
+            try:
+                kept, held_out = set_aside(target, seed=seed, cold=cold, among=known)
+            except InputError as error:
+                chosen = Chosen(not_chosen=str(error))
+            else:
+                _, chosen = train(kept, validation=held_out, chosen=NOTHING_CHOSEN, log=log.in_phase(CHOOSING))
+        log.working(f"fitting {self.name}", sizes)
+        return chosen or NOTHING_CHOSEN
+
 
 class TargetMethod(Method):
     """A method that sees the target's ratings and nothing else."""
@@ -114,13 +148,9 @@ class TargetMethod(Method):
             progress: True shows how far it has come; a function is called with it.
         """
         target = Ratings.of(target)
-
-        def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-            return self._train(ratings, validation=validation, chosen=chosen, log=log)
-
-        selection = _Selection(method=self.name, chooses=self.options is not None, seed=_seed(self.options))
         with log.reporting_to(progress) as run_log:
-            model, settled = selection.choose_then_train(train, target, validation, chosen, run_log)
+            start = self._choice(self._train, target, validation, chosen, run_log, chooses=self.options is not None)
+            model, settled = self._train(target, validation=validation, chosen=start, log=run_log)
         return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint(), software=SOFTWARE))
 
     @abstractmethod
@@ -164,19 +194,18 @@ class ReleaseMethod(Method):
         listed = set(release.users)
         known = np.array([user in listed for user in target.users], dtype=bool)
 
-        def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        def train(ratings: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
             return self._train(ratings, release, validation=validation, chosen=chosen, log=log)
 
-        selection = _Selection(method=self.name, chooses=True, seed=_seed(self.options), known=known)
         with log.reporting_to(progress) as run_log:
-            model, settled = selection.choose_then_train(train, target, validation, chosen, run_log)
-        # Only a signature that was checked says anything about who made the release.
-        signed_by = release.certificate.signed_by if release.verified else None
+            start = self._choice(train, target, validation, chosen, run_log, known=known)
+            model, settled = self._train(target, release, validation=validation, chosen=start, log=run_log)
         origin = Origin(
             self.settings(),
             target.fingerprint(),
             release=release.sha256(),
-            release_signed_by=signed_by,
+            # Only a signature that was checked says anything about who made the release.
+            release_signed_by=release.certificate.signed_by if release.verified else None,
             release_covers=(int(known.sum()), len(known)),
             certificate=release.certificate,
             release_verified=release.verified,
@@ -188,7 +217,7 @@ class ReleaseMethod(Method):
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
     ) -> Trained:
-        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults."""
+        """Train once, see :class:`TargetMethod`."""
 
 
 class PlaintextMethod(Method):
@@ -206,15 +235,16 @@ class PlaintextMethod(Method):
     ) -> FittedModel:
         """NOT PRIVATE: fit to both parties' ratings. For experiments, by someone who holds both files.
 
-        Users of either side are served: the target's first, then the source's others.
+        Users of either side are served: the target's first, then the source's others. For the other arguments, see
+        :meth:`TargetMethod.fit`.
 
         Args:
             target: what to train on.
             source: the source's ratings.
-            validation: items of the target to choose by; see :meth:`TargetMethod.fit`.
-            chosen: what an earlier training chose; it is followed, and nothing is set aside.
+            validation: items of the target to choose by.
+            chosen: what an earlier training chose.
             log: where the training reports to.
-            progress: True shows how far it has come; a function is called with it.
+            progress: True shows how far it has come.
         """
         target, source = Ratings.of(target), Ratings.of(source)
         own = set(target.users)
@@ -225,70 +255,25 @@ class PlaintextMethod(Method):
             )
         # Users of the source alone are served too, as cold users: their source rows are all there is of them.
         everyone = target.users + tuple(user for user in source.users if user not in own)
-        known_source = source.select(users=everyone)
+        known_source, ratings = source.select(users=everyone), target.select(users=everyone)
 
-        def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        def train(ratings: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
             pair = DomainPair(known_source, ratings)
             return self._train_plaintext(pair, validation=validation, chosen=chosen, log=log)
 
         known = np.diff(known_source.matrix.indptr) > 0
-        selection = _Selection(
-            method=self.name, chooses=self.options is not None, seed=_seed(self.options), known=known
-        )
         with log.reporting_to(progress) as run_log:
-            model, settled = selection.choose_then_train(
-                train, target.select(users=everyone), validation, chosen, run_log
-            )
+            chooses = self.options is not None
+            start = self._choice(train, ratings, validation, chosen, run_log, chooses=chooses, known=known)
+            model, settled = train(ratings, validation=validation, chosen=start, log=run_log)
         origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True, software=SOFTWARE)
         return replace(model, chosen=settled, origin=origin)
 
     @abstractmethod
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Selection:
-    """Whether something has to be chosen before everything is trained on, and who can stand in for cold users."""
-
-    method: str
-    chooses: bool
-    seed: int
-    known: BoolArray | None = None
-    """Users with data of the source: those who can stand in for cold users. None where there is no source."""
-
-    def choose_then_train(
-        self,
-        train: Callable[[Ratings, HeldOut | None, Chosen, RunLog], Trained],
-        target: Ratings,
-        validation: HeldOut | None,
-        chosen: Chosen | None,
-        log: RunLog,
-    ) -> Trained:
-        """Train by ``validation``, or by what was chosen; where there is neither, choose first and then train on all.
-
-        Where the ratings are too few to set any aside, every epoch is trained, and the result says why.
-        """
-        if validation is not None and chosen is not None:
-            raise ParameterError("give validation to choose by, or what was chosen before, not both")
-        sizes = f"{len(target.users):,} users x {len(target.items):,} items"
-        if validation is None and chosen is None and self.chooses:
-            log.working(f"{CHOOSING} {self.method}", sizes)
-            cold = 0.0 if self.known is None else _COLD_SHARE
-            try:
-                kept, held_out = set_aside(target, seed=self.seed, cold=cold, among=self.known)
-            except InputError as error:
-                chosen = Chosen(not_chosen=str(error))
-            else:
-                _, chosen = train(kept, held_out, NOTHING_CHOSEN, log.in_phase(CHOOSING))
-        log.working(f"fitting {self.method}", sizes)
-        return train(target, validation, chosen or NOTHING_CHOSEN, log)
+        """Train once, see :class:`TargetMethod`."""
 
 
 def ratings_to_choose_by(target: Ratings) -> int:
     """Return how many ratings ``fit`` sets aside to choose by: one of every user with two or more."""
     return int((np.diff(target.matrix.indptr) > 1).sum())
-
-
-def _seed(options: TrainingOptions | None) -> int:
-    return 0 if options is None else options.seed

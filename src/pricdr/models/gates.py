@@ -25,58 +25,117 @@ from pricdr.data.ratings import IntArray
 from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut, draw_negatives
 from pricdr.evaluation.metrics import Float64Array
 from pricdr.evaluation.verdict import clearly_above
-from pricdr.models.fitted import UNTRUSTED, Chosen
-from pricdr.models.training_data import Inputs, unit_rows
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, Trust
+from pricdr.models.training_data import TrainingData, unit_rows
 from pricdr.randomness import Simulation
 from pricdr.training.rows import LISTED
 
 SIGNIFICANCE: Final = 0.005
-"""The share of worthless releases that pass."""
+"""The share of worthless releases that pass the evidence test."""
 PERMUTATIONS: Final = 199
 _DIRECTIONS: Final = 32
 """Leading directions of the target's histories. The first few hold what users share; the rest is mostly chance."""
 _ITERATIONS: Final = 4
 
-
-def trust_is_settled(validation: HeldOut | None, chosen: Chosen) -> bool:
-    """Return whether an earlier training decided how far the source is trusted, so that nothing is chosen now."""
-    return validation is None and chosen.trust is not None
-
-
-def with_evidence(inputs: Inputs, validation: HeldOut | None, chosen: Chosen) -> Chosen:
-    """Return ``chosen`` with the p-value of the evidence test; an earlier one is kept if trust is settled."""
-    return chosen if trust_is_settled(validation, chosen) else replace(chosen, evidence=p_value(inputs))
+FEWEST: Final = 10
+"""Fewer cold users show little: two of them are both served better by chance in one case of four."""
+_STAND_IN_SHARE: Final = 0.2
+_FEWEST_STAND_INS, _MOST_STAND_INS = 30, 1000
+"""Of the users with a history and a row. They cost little: their rows are left out only while a choice is made."""
 
 
-def is_refused(validation: HeldOut | None, chosen: Chosen) -> bool:
-    """Return whether the source is not used at all, before anything is trained on it.
+@dataclass(frozen=True, eq=False)
+class Newcomers:
+    """Held-out items of users who are scored by their release rows alone."""
 
-    If trust is settled, that decides. If not, a release that was tested must have passed the test.
+    held_out: HeldOut
+    stand_ins: BoolArray
+    """A mask over the users: warm newcomers, whose rows must not be fitted to their histories."""
+
+    def hidden_from(self, data: TrainingData) -> TrainingData:
+        """Return the data without the histories of the stand-ins, which makes them cold users."""
+        if not self.stand_ins.any():
+            return data
+        kept = sp.csr_array(sp.diags_array((~self.stand_ins).astype(np.float64)) @ data.ratings)
+        kept.eliminate_zeros()
+        return replace(data, ratings=kept)
+
+
+@dataclass(frozen=True, eq=False)
+class Gates:
+    """Whether a release may be used, and for whom: evidence decides the first, newcomers and validation the second.
+
+    What an earlier training has settled stays as it is.
     """
-    if trust_is_settled(validation, chosen):
-        return chosen.trust == UNTRUSTED
-    return chosen.evidence is not None and chosen.evidence > SIGNIFICANCE
+
+    evidence: float | None
+    """The p-value of the evidence test; None where it was not made."""
+    trust: Trust | None
+    """How far the source is trusted where that is settled by now; None where newcomers and validation must choose."""
+    newcomers: Newcomers | None
+    """Who shows what a row is worth on its own; None where nothing is left to choose."""
+
+    @classmethod
+    def of(
+        cls,
+        data: TrainingData,
+        validation: HeldOut | None,
+        chosen: Chosen,
+        *,
+        seed: int = 0,
+        enabled: bool = True,
+        require_evidence: bool = True,
+    ) -> "Gates":
+        """Return what can be said before anything is trained.
+
+        Args:
+            data: Target and source, lined up.
+            validation: Items to choose by, if any.
+            chosen: What an earlier training chose: without ``validation`` its trust is settled.
+            seed: For the draw of stand-ins.
+            enabled: If false (for ablations) the source is trusted whatever is known; newcomers still pick an epoch.
+            require_evidence: If false, the source need not pass the evidence test.
+        """
+        if not enabled:
+            newcomers = None if validation is None else select_newcomers(data, validation, seed=seed)
+            return cls(chosen.evidence, TRUSTED, newcomers)
+        if validation is None and chosen.trust is not None:
+            return cls(chosen.evidence, chosen.trust, None)
+        evidence = p_value(data) if require_evidence else chosen.evidence
+        if evidence is not None and evidence > SIGNIFICANCE:
+            return cls(evidence, UNTRUSTED, None)
+        return cls(evidence, None, select_newcomers(data, validation, seed=seed))
+
+    @property
+    def refused(self) -> bool:
+        """Whether the source is not used at all, before anything is trained on it."""
+        return self.trust == UNTRUSTED
+
+    def require_newcomers(self) -> Newcomers:
+        """Return the newcomers, where trust is not settled."""
+        assert self.newcomers is not None
+        return self.newcomers
+
+    def held_out_to_choose_by(self, validation: HeldOut | None) -> HeldOut | None:
+        """Return what picks an epoch of a network that serves newcomers: their items, if there is validation."""
+        use_newcomers = validation is not None and self.newcomers is not None and len(self.newcomers.held_out)
+        return self.require_newcomers().held_out if use_newcomers else validation
 
 
-def has_evidence(inputs: Inputs) -> bool:
-    """Return whether the release rows say something about the target histories of their users."""
-    return p_value(inputs) <= SIGNIFICANCE
-
-
-def p_value(inputs: Inputs, *, permutations: int = PERMUTATIONS) -> float:
+def p_value(data: TrainingData, *, permutations: int = PERMUTATIONS) -> float:
     """Return the p-value of "release rows and target histories are unrelated"; 1 if no user has both.
 
     The permutations are always the same, so that trainings are repeatable.
     """
-    source: Any = inputs.source
-    both = inputs.present & (np.diff(inputs.ratings.indptr) > 0)
+    source: Any = data.source
+    both = data.present & (np.diff(data.ratings.indptr) > 0)
     rows = unit_rows(source[both])
     if not rows.any():
         return 1.0
     # Without centring, what all rows have in common would make any pairing look related.
     rows -= rows.mean(axis=0)
     simulation = Simulation(0)
-    tastes = _leading_directions(inputs.ratings[both], simulation)
+    tastes = _leading_directions(data.ratings[both], simulation)
     order = simulation.generator("evidence: permutations")
     observed = _association(rows, tastes)
     # Rounding can make two equal sums differ; a tie counts against the release.
@@ -108,45 +167,21 @@ def _leading_directions(ratings: CSR, simulation: Simulation) -> npt.NDArray[np.
     return projected
 
 
-FEWEST: Final = 10
-"""Fewer cold users show little: two of them are both served better by chance in one case of four."""
-_STAND_IN_SHARE: Final = 0.2
-_FEWEST_STAND_INS, _MOST_STAND_INS = 30, 1000
-"""Of the users with a history and a row. They cost little: their rows are left out only while a choice is made."""
-
-
-@dataclass(frozen=True, eq=False)
-class Newcomers:
-    """Held-out items of users who are scored by their release rows alone."""
-
-    held_out: HeldOut
-    stand_ins: BoolArray
-    """A mask over the users of :class:`Inputs`: warm newcomers, whose rows must not be fitted to their histories."""
-
-    def hidden_from(self, inputs: Inputs) -> Inputs:
-        """Return the inputs without the histories of the stand-ins, which makes them cold users."""
-        if not self.stand_ins.any():
-            return inputs
-        kept = sp.csr_array(sp.diags_array((~self.stand_ins).astype(np.float64)) @ inputs.ratings)
-        kept.eliminate_zeros()
-        return replace(inputs, ratings=kept)
-
-
-def select_newcomers(inputs: Inputs, validation: HeldOut | None, *, seed: int) -> Newcomers:
+def select_newcomers(data: TrainingData, validation: HeldOut | None, *, seed: int) -> Newcomers:
     """Return validation's cold users who have a row, with stand-ins added if they are fewer than ten.
 
     Without validation all newcomers are stand-ins, and one rating of each is held out.
     """
-    warm = np.diff(inputs.ratings.indptr) > 0
+    warm = np.diff(data.ratings.indptr) > 0
     simulation = Simulation(seed)
     if validation is None:
-        stand_ins = _draw_stand_ins(np.flatnonzero(warm & inputs.present), simulation)
-        return Newcomers(_held_out(inputs, stand_ins, simulation), _mask(stand_ins, len(warm)))
+        stand_ins = _draw_stand_ins(np.flatnonzero(warm & data.present), simulation)
+        return Newcomers(_held_out(data, stand_ins, simulation), _mask(stand_ins, len(warm)))
     users = validation.users
-    cold = ~warm[users] & inputs.present[users]
+    cold = ~warm[users] & data.present[users]
     if cold.sum() >= FEWEST:
         return Newcomers(validation.only(cold), _mask(users[:0], len(warm)))
-    candidates = np.unique(users[warm[users] & inputs.present[users]])
+    candidates = np.unique(users[warm[users] & data.present[users]])
     is_stand_in = _mask(_draw_stand_ins(candidates, simulation), len(warm))
     return Newcomers(validation.only(cold | is_stand_in[users]), is_stand_in)
 
@@ -168,12 +203,12 @@ def _mask(users: IntArray, count: int) -> BoolArray:
     return mask
 
 
-def _held_out(inputs: Inputs, users: IntArray, simulation: Simulation) -> HeldOut:
+def _held_out(data: TrainingData, users: IntArray, simulation: Simulation) -> HeldOut:
     """Hold out one rating of each user, to be ranked among 99 items the user has not rated, or as many as there are.
 
     This also works where there are too few items to set any aside in the usual way.
     """
-    ratings, n_items = inputs.ratings, inputs.ratings.shape[1]
+    ratings, n_items = data.ratings, data.ratings.shape[1]
     rows = [ratings.indices[ratings.indptr[user] : ratings.indptr[user + 1]] for user in users]
     count = min(NEGATIVES, n_items - max((len(rated) for rated in rows), default=n_items))
     if count < 1:

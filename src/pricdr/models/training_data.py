@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError, printable
 from pricdr.memory import require_memory
+from pricdr.models.fitted import FittedModel, Float32Array, Vectors
 
 _LOW: Final = 0.2
 _EXAMPLES: Final = 3
@@ -62,7 +63,6 @@ class Coverage:
         return f"only in the target: {target}; only in the release: {release} (are they ids of the same kind?)"
 
 
-Float32Array = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
 NARROW: Final = 32
@@ -90,7 +90,7 @@ class ReleaseRows(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class TrainingData:
     """Target ratings and rows of the source, row by row for the same users."""
 
     users: Ids
@@ -102,12 +102,12 @@ class Inputs:
     """Which users have a row of the source."""
 
     @classmethod
-    def target_only(cls, target: Ratings) -> "Inputs":
+    def target_only(cls, target: Ratings) -> "TrainingData":
         """Return the target's ratings alone."""
         return cls(target.users, target.items, target.matrix, None, np.zeros(len(target.users), dtype=bool))
 
     @classmethod
-    def of(cls, target: Ratings, release: ReleaseRows) -> "Inputs":
+    def of(cls, target: Ratings, release: ReleaseRows) -> "TrainingData":
         """Return the target's ratings beside the release's rows: the target's users first, then the release's others.
 
         Release rows are centred, and scaled to norm 1 on average; one that is far longer than the others is shortened.
@@ -137,8 +137,21 @@ class Inputs:
         stacked = sp.vstack([target.matrix, empty], format="csr") if newcomers else target.matrix
         return cls(everyone, target.items, stacked, rows, present)
 
+    def model(
+        self,
+        method: str,
+        user_vectors: Vectors,
+        item_vectors: Vectors,
+        item_bias: Float32Array,
+        **more: Any,  # noqa: ANN401 - fields of FittedModel
+    ) -> FittedModel:
+        """Return a model of these vectors for these users and items, with the ratings they were learnt from."""
+        arrays = {"user_vectors": user_vectors, "item_vectors": item_vectors, "item_bias": item_bias}
+        about = {"seen": self.ratings, "in_release": self.present, **more}
+        return FittedModel(method=method, users=self.users, items=self.items, **arrays, **about)
+
     @classmethod
-    def plaintext(cls, pair: DomainPair) -> "Inputs":
+    def plaintext(cls, pair: DomainPair) -> "TrainingData":
         """NOT PRIVATE: the source's ratings as they are."""
         source = pair.source.matrix
         return cls(pair.users, pair.target.items, pair.target.matrix, source, np.diff(source.indptr) > 0)

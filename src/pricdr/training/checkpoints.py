@@ -48,6 +48,11 @@ class State:
     best: Weights
     """The weights of the best epoch."""
 
+    @property
+    def best_epoch(self) -> int:
+        """The epoch whose weights are kept; the last one without validation."""
+        return self.epoch - self.stale
+
     @classmethod
     def fresh(cls, network: nn.Module) -> "State":
         """Return the state before the first epoch."""

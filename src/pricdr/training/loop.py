@@ -75,122 +75,10 @@ Step: TypeAlias = Callable[[Tensor], Tensor]
 """Maps a batch of example numbers to its loss."""
 Validate: TypeAlias = Callable[[], float]
 """Returns the metric for early stopping; larger is better."""
-
-_REMEDY: Final = "try a lower learning rate"
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """How a training went; the network itself has its best weights."""
-
-    history: list[Epoch]
-    """The epochs of this run, without those before a resumed checkpoint."""
-    best_epoch: int
-    """The epoch whose weights were kept; the last one without validation."""
-
-
-def train(
-    network: nn.Module,
-    step: Step,
-    examples: Tensor,
-    options: TrainingOptions,
-    *,
-    validate: Validate | None = None,
-    checkpoint: Checkpoint | None = None,
-    log: RunLog = NO_LOG,
-) -> TrainingResult:
-    """Train ``network`` in place and leave it with its best weights (the last ones without ``validate``).
-
-    The randomness of an epoch depends only on the seed and the number of the epoch. So a run that is killed and resumed
-    from its checkpoint sees the same batches and the same dropout, and ends with the same network.
-    """
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
-    )
-    state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
-    history: list[Epoch] = []
-    steps = -(-len(examples) // options.batch)
-    # Counted in steps too: on small data an epoch has few steps, and training starts on a plateau.
-    patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))
-    with seeded(options.seed, examples.device):
-        while state.epoch < options.epochs and state.stale < patience:
-            started = time.perf_counter()
-            torch.manual_seed(_epoch_seed(options.seed, state.epoch))
-            loss = _run_epoch(network, optimizer, step, examples, options, state.epoch, log)
-            metric = None if validate is None else _validated(network, validate)
-            state = state.after(network, metric)
-            history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
-            if checkpoint is not None:
-                checkpoint.after_epoch(state, network, optimizer)
-            # After the checkpoint: if reporting is interrupted, the run can still resume from this epoch.
-            log.record(history[-1], options.epochs, state.metric)
-    if checkpoint is not None:
-        checkpoint.when_finished(state, network)
-    network.load_state_dict(state.best)
-    network.eval()
-    return TrainingResult(history, state.epoch - state.stale)
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's generators inside the block, and restore them afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
-def _epoch_seed(seed: int, epoch: int) -> int:
-    """Return the seed of one epoch, unrelated to those of other epochs and other seeds."""
-    return int(Simulation(seed).generator(f"epoch {epoch}").integers(2**63))
-
-
-def _run_epoch(
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    step: Step,
-    examples: Tensor,
-    options: TrainingOptions,
-    epoch: int,
-    log: RunLog,
-) -> float:
-    network.train()
-    order = examples[torch.randperm(len(examples), device=examples.device)]
-    bf16 = torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.is_cuda)
-    losses = []
-    for start in log.batches(range(0, len(order), options.batch), epoch, options.epochs):
-        optimizer.zero_grad(set_to_none=True)
-        with bf16:
-            loss = step(order[start : start + options.batch])
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(loss.detach())
-    # Checked once an epoch: reading each loss would stall a GPU. The checkpoint is still that of the epoch before.
-    values = torch.stack(losses).float().cpu()
-    broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
-    if broken:
-        first = broken[0]
-        raise TrainingError(f"the loss became {values[first]} in epoch {epoch + 1}, step {first + 1}: {_REMEDY}")
-    # A loss is computed before its step, so the last step can still break the weights. The largest absolute value shows
-    # that too (it is nan if any weight is), without a second copy of each parameter.
-    largest = [
-        torch.linalg.vector_norm(parameter.detach(), float("inf"))
-        for parameter in network.parameters()
-        if parameter.numel()
-    ]
-    if not bool(torch.isfinite(torch.stack(largest)).all()):
-        raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}: {_REMEDY}")
-    return float(values.mean())
-
-
-@torch.no_grad()
-def _validated(network: nn.Module, validate: Validate) -> float:
-    network.eval()
-    return validate()
-
-
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Maps users (b,) and items (b, c) to scores (b, c)."""
 
+_REMEDY: Final = "try a lower learning rate"
 _USERS_AT_ONCE: Final = 1024
 _COPIES_TO_RESUME: Final = 10
 """Copies of a network's weights in memory for a moment while a checkpoint is loaded: the network, and the file's four
@@ -238,28 +126,118 @@ def train_network(
     require_trainable(sum(weights.numel() for weights in run.network.parameters()))
     if validation is None and epochs is not None:
         options = replace(options, epochs=epochs)
+    held_out = "none"
+    if validation is not None:
+        held_out = arrays_identity(validation.users, validation.items, validation.negatives)
     # Everything that determines the network: what is trained, how, and what picks the epoch.
-    fingerprint = hashlib.sha256(f"{run.identity} {options!r} {_identity(validation)}".encode()).hexdigest()
-    result = train(
-        run.network,
-        run.step,
-        examples,
-        options,
-        validate=None if validation is None else lambda: held_out_ndcg(run.scorer(), validation, examples.device),
-        checkpoint=log.checkpoint(fingerprint),
-        log=log,
+    fingerprint = hashlib.sha256(f"{run.identity} {options!r} {held_out}".encode()).hexdigest()
+
+    def ndcg() -> float:
+        assert validation is not None
+        return float(ndcg_by_user(run.scorer(), validation, examples.device).mean())
+
+    validate, checkpoint = (None if validation is None else ndcg), log.checkpoint(fingerprint)
+    state = train(run.network, run.step, examples, options, validate=validate, checkpoint=checkpoint, log=log)
+    return state.best_epoch
+
+
+def train(
+    network: nn.Module,
+    step: Step,
+    examples: Tensor,
+    options: TrainingOptions,
+    *,
+    validate: Validate | None = None,
+    checkpoint: Checkpoint | None = None,
+    log: RunLog = NO_LOG,
+) -> State:
+    """Train ``network`` in place, leave it with its best weights (the last without ``validate``), and say how it ended.
+
+    The randomness of an epoch depends only on the seed and the number of the epoch. So a run that is killed and resumed
+    from its checkpoint sees the same batches and the same dropout, and ends with the same network.
+    """
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
-    return result.best_epoch
+    state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
+    steps = -(-len(examples) // options.batch)
+    # Counted in steps too: on small data an epoch has few steps, and training starts on a plateau.
+    patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))
+
+    def last_epoch() -> int:
+        """Return the last epoch if none gets better than the best so far."""
+        return options.epochs if validate is None else min(options.epochs, state.best_epoch + patience)
+
+    with seeded(options.seed, examples.device):
+        while state.epoch < options.epochs and state.stale < patience:
+            started = time.perf_counter()
+            # The seed of an epoch is unrelated to those of other epochs and other seeds.
+            torch.manual_seed(int(Simulation(options.seed).generator(f"epoch {state.epoch}").integers(2**63)))
+            loss = _run_epoch(network, optimizer, step, examples, options, state.epoch, last_epoch(), log)
+            metric = None
+            if validate is not None:
+                network.eval()
+                with torch.no_grad():
+                    metric = validate()
+            state = state.after(network, metric)
+            if checkpoint is not None:
+                checkpoint.after_epoch(state, network, optimizer)
+            # After the checkpoint: if reporting is interrupted, the run can still resume from this epoch.
+            epoch = Epoch(state.epoch, loss, metric, time.perf_counter() - started)
+            log.record(epoch, last_epoch(), best=state.metric, best_epoch=state.best_epoch)
+    if checkpoint is not None:
+        checkpoint.when_finished(state, network)
+    network.load_state_dict(state.best)
+    network.eval()
+    return state
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's generators inside the block, and restore them afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def _run_epoch(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    step: Step,
+    examples: Tensor,
+    options: TrainingOptions,
+    epoch: int,
+    last_epoch: int,
+    log: RunLog,
+) -> float:
+    network.train()
+    order = examples[torch.randperm(len(examples), device=examples.device)]
+    bf16 = torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.is_cuda)
+    losses = []
+    for start in log.batches(range(0, len(order), options.batch), epoch, last_epoch):
+        optimizer.zero_grad(set_to_none=True)
+        with bf16:
+            loss = step(order[start : start + options.batch])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.detach())
+    # Checked once an epoch: reading each loss would stall a GPU. The checkpoint is still that of the epoch before.
+    values = torch.stack(losses).float().cpu()
+    broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
+    if broken:
+        first = broken[0]
+        raise TrainingError(f"the loss became {values[first]} in epoch {epoch + 1}, step {first + 1}: {_REMEDY}")
+    # A loss is computed before its step, so the last step can still break the weights. The largest absolute value shows
+    # that too (it is nan if any weight is), without a second copy of each parameter.
+    sizes = [torch.linalg.vector_norm(part.detach(), float("inf")) for part in network.parameters() if part.numel()]
+    if not bool(torch.isfinite(torch.stack(sizes)).all()):
+        raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}: {_REMEDY}")
+    return float(values.mean())
 
 
 def require_trainable(weights: int) -> None:
     """Refuse to train a network of this many weights if memory is too small."""
     require_memory(_COPIES_TO_RESUME * 4 * weights, f"training a network of {weights:,} weights")
-
-
-def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:
-    """Return the NDCG@10 of the held-out items among their stored negatives."""
-    return float(ndcg_by_user(score, held_out, device).mean())
 
 
 @torch.no_grad()
@@ -273,7 +251,7 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
         users = torch.as_tensor(held_out.users[block], device=device)
         scores = score(users, torch.as_tensor(candidates, device=device)).double().cpu().numpy()
         if not np.isfinite(scores).all():
-            raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
+            raise TrainingError(f"scores are no longer finite numbers: {_REMEDY}")
         ranks.append(rank_of(scores[:, 0], scores[:, 1:]))
     return per_user(np.concatenate(ranks))["NDCG@10"]
 
@@ -285,10 +263,3 @@ def arrays_identity(*arrays: npt.NDArray[Any]) -> str:
         wide = array.astype("<i8") if array.dtype.kind == "i" else array
         digest.update(np.ascontiguousarray(wide).tobytes() + b"\0")
     return digest.hexdigest()
-
-
-def _identity(validation: HeldOut | None) -> str:
-    """Return a text that identifies the validation items: they pick the epoch, and so belong to a training."""
-    if validation is None:
-        return "none"
-    return arrays_identity(validation.users, validation.items, validation.negatives)

@@ -86,7 +86,7 @@ class RunLog:
         """Report work whose progress cannot be measured."""
         self.progress(what, 0, 0, note)
 
-    def batches(self, batches: Sequence[Batch], epoch: int, epochs: int) -> Iterator[Batch]:
+    def batches(self, batches: Sequence[Batch], epoch: int, last_epoch: int) -> Iterator[Batch]:
         """Yield the batches of an epoch (counted from 0), and report progress now and then.
 
         A report reads nothing from the device: reading a loss would stall a GPU.
@@ -98,19 +98,20 @@ class RunLog:
                 self._last.at = now
                 last_note = f", {self._last.note}" if self._last.note and self._last.label == self.label else ""
                 note = f"epoch {epoch + 1}, batch {number + 1:,} of {len(batches):,}{last_note}"
-                self.progress(self.label, epoch + number / len(batches), epochs, note)
+                self.progress(self.label, epoch + number / len(batches), last_epoch, note)
             yield batch
 
-    def record(self, epoch: Epoch, total: int, best: float) -> None:
-        """Write and report a finished epoch of at most ``total``; ``best`` is the best metric so far."""
+    def record(self, epoch: Epoch, last_epoch: int, *, best: float, best_epoch: int) -> None:
+        """Write and report a finished epoch, the best so far, and the last one if none is better than that."""
         if self.file is not None:
             with self.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"part": self.label, **asdict(epoch)}) + "\n")
         note = f"loss {epoch.loss:.4g}"
         if epoch.metric is not None:
-            note += f", validation {epoch.metric:.4f} (best {best:.4f})"
+            ends = f"ends after epoch {last_epoch} unless it gets better"
+            note += f", validation {epoch.metric:.4f} (best {best:.4f} in epoch {best_epoch}; {ends})"
         self._last.label, self._last.note = self.label, note
-        self.progress(self.label, epoch.epoch, total, note)
+        self.progress(self.label, epoch.epoch, last_epoch, note)
 
 
 NO_LOG = RunLog()

@@ -39,7 +39,7 @@ from pricdr.data.csr import CSR
 from pricdr.errors import ParameterError
 from pricdr.memory import require_memory
 from pricdr.models.fitted import FittedModel, Float32Array, Vectors
-from pricdr.models.training_data import Inputs
+from pricdr.models.training_data import TrainingData
 from pricdr.randomness import Simulation
 
 Square: TypeAlias = npt.NDArray[np.float64]
@@ -67,7 +67,7 @@ class Side(Enum):
 
 def solve_ease(
     method: str,
-    inputs: Inputs,
+    data: TrainingData,
     *,
     regularisation: float,
     weight: float = 1.0,
@@ -78,27 +78,19 @@ def solve_ease(
 
     A user with a row of the source is scored by it too, history or not; a user without any data gets what is popular.
     """
-    n_users, n_items = inputs.ratings.shape
-    columns = n_items + (0 if inputs.source is None else inputs.source.shape[1])
+    n_users, n_items = data.ratings.shape
+    columns = n_items + (0 if data.source is None else data.source.shape[1])
     side = side or _cheapest(n_users, columns)
-    _require_memory(side, n_users, n_items, columns, inputs.source)
-    target = ones(inputs.ratings)
-    source = _weighted(inputs.source, weight)
+    _require_memory(side, n_users, n_items, columns, data.source)
+    target = ones(data.ratings)
+    source = _weighted(data.source, weight)
     user_vectors, item_vectors = (
         low_rank(target, source, regularisation, RANK)
         if side is Side.LOW_RANK
         else (_dual if side is Side.USERS else _primal)(target, source, regularisation, block)
     )
-    return FittedModel(
-        method=method,
-        users=inputs.users,
-        items=inputs.items,
-        user_vectors=user_vectors,
-        item_vectors=item_vectors,
-        item_bias=popularity_tie_break(inputs.ratings, 1e-4 / (1 + regularisation)),
-        seen=inputs.ratings,
-        in_release=inputs.present,
-    )
+    bias = popularity_tie_break(data.ratings, 1e-4 / (1 + regularisation))
+    return data.model(method, user_vectors, item_vectors, bias)
 
 
 def _cheapest(n_users: int, columns: int) -> Side:
@@ -113,9 +105,14 @@ def ones(ratings: CSR) -> CSR:
     return sp.csr_array((np.ones(ratings.nnz), ratings.indices, ratings.indptr), shape=ratings.shape)
 
 
+def item_counts(ratings: CSR) -> npt.NDArray[np.int64]:
+    """Return how often each item was rated."""
+    return np.bincount(ratings.indices, minlength=ratings.shape[1])
+
+
 def popularity_tie_break(ratings: CSR, most: float) -> Float32Array:
     """Return a bias that orders items by popularity where nothing else does: ``most`` for the most rated one."""
-    counts = np.bincount(ratings.indices, minlength=ratings.shape[1])
+    counts = item_counts(ratings)
     return (most * counts / max(int(counts.max(initial=0)), 1)).astype(np.float32)
 
 

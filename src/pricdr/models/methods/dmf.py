@@ -8,74 +8,18 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, pad
 
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_share
 from pricdr.models.base import SearchSpace, TargetMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel
-from pricdr.models.methods.networks import SparseTower, log_odds, train_run
-from pricdr.training.loop import ScorePairs, TrainingOptions, require_trainable, seeded, train_network
+from pricdr.models.methods.networks import SparseTower, in_blocks, log_odds, train_run
+from pricdr.training.loop import ScorePairs, TrainingOptions, require_trainable, seeded
 from pricdr.training.losses import mean_cross_entropy, pair_scores
 from pricdr.training.rows import Bags, ItemSample, SparseRows, sample_items
 from pricdr.training.run_log import NO_LOG, RunLog
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes and the dropout of a network."""
-
-    users: int
-    items: int
-    hidden: int
-    width: int
-    dropout: float
-
-
-class TargetNetwork(nn.Module, ABC):
-    """The target's network: it maps a user's history to a vector, and that vector to scores of all items.
-
-    The subclasses differ in where item vectors come from, and how user vectors are compared with them.
-    """
-
-    def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
-        super().__init__()
-        self.user_tower = SparseTower(sizes.items, sizes.hidden, sizes.width, sizes.dropout)
-        self.item_bias = nn.Parameter(log_odds(popularity, sizes.users))
-
-    @abstractmethod
-    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
-        """Return the vectors of some items, given by their numbers and their columns of ratings."""
-
-    @abstractmethod
-    def users(self, vectors: Tensor) -> Tensor:
-        """Return the user vectors in the form that item vectors are multiplied by."""
-
-
-class TwoTowers(TargetNetwork):
-    """DMF: a tower for items too, cosines, and a learnt logit scale.
-
-    A bare cosine as a logit confines probabilities to 0.27 … 0.73; the scale and an item bias lift that limit.
-    """
-
-    def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
-        super().__init__(sizes, popularity)
-        self.item_tower = SparseTower(sizes.users, sizes.hidden, sizes.width, sizes.dropout)
-        # As a logarithm, so that the scale stays positive.
-        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
-
-    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
-        """Return unit vectors, computed from the columns of ratings."""
-        return normalize(self.item_tower(columns), dim=1)
-
-    def users(self, vectors: Tensor) -> Tensor:
-        """Return the vectors, scaled to the learnt length."""
-        return self.log_scale.exp() * normalize(vectors, dim=1)
-
-
-_AT_ONCE = 4096
-"""Users or items per block, where all of them go through a tower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +48,47 @@ def target_options() -> TrainingOptions:
     return TrainingOptions(patience=6, patience_steps=250)
 
 
+class TargetNetwork(nn.Module, ABC):
+    """The target's network: it maps a user's history to a vector, and that vector to scores of all items.
+
+    The subclasses differ in where item vectors come from, and how user vectors are compared with them.
+    """
+
+    def __init__(self, shape: tuple[int, int], config: TargetStageConfig, popularity: Tensor) -> None:
+        super().__init__()
+        self.user_tower = SparseTower(shape[1], config.hidden, config.width, config.dropout)
+        self.item_bias = nn.Parameter(log_odds(popularity, shape[0]))
+
+    @abstractmethod
+    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
+        """Return the vectors of some items, given by their numbers and their columns of ratings."""
+
+    @abstractmethod
+    def users(self, vectors: Tensor) -> Tensor:
+        """Return the user vectors in the form that item vectors are multiplied by."""
+
+
+class TwoTowers(TargetNetwork):
+    """DMF: a tower for items too, cosines, and a learnt logit scale.
+
+    A bare cosine as a logit confines probabilities to 0.27 … 0.73; the scale and an item bias lift that limit.
+    """
+
+    def __init__(self, shape: tuple[int, int], config: TargetStageConfig, popularity: Tensor) -> None:
+        super().__init__(shape, config, popularity)
+        self.item_tower = SparseTower(shape[0], config.hidden, config.width, config.dropout)
+        # As a logarithm, so that the scale stays positive.
+        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+
+    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
+        """Return unit vectors, computed from the columns of ratings."""
+        return normalize(self.item_tower(columns), dim=1)
+
+    def users(self, vectors: Tensor) -> Tensor:
+        """Return the vectors, scaled to the learnt length."""
+        return self.log_scale.exp() * normalize(vectors, dim=1)
+
+
 class TargetPass(NamedTuple):
     """What the target's network computes for a batch of users in training."""
 
@@ -123,14 +108,12 @@ class TargetStage:
     ) -> None:
         self.target, self.config, self.options = target, config, options
         self.device = options.torch_device()
-        n_users, n_items = target.matrix.shape
         # Checked before the network is allocated; its other layers are small compared with these two.
-        require_trainable(config.hidden * (n_items + max(n_users, n_items)))
+        require_trainable(config.hidden * (len(target.items) + max(target.matrix.shape)))
         self.rows = SparseRows(target.matrix, self.device)
         self.columns = SparseRows(target.matrix.T.tocsr(), self.device)
-        sizes = Sizes(n_users, n_items, config.hidden, config.width, config.dropout)
         with seeded(options.seed, self.device):
-            self.network = kind(sizes, self.rows.popularity()).to(self.device)
+            self.network = kind(target.matrix.shape, config, self.rows.popularity()).to(self.device)
 
     @property
     def examples(self) -> Tensor:
@@ -143,10 +126,6 @@ class TargetStage:
         # Without the source's settings: trainings that differ only in those share this network.
         config = {part.name: getattr(self.config, part.name) for part in fields(TargetStageConfig)}
         return f"{type(self.network).__name__} {config} {self.target.fingerprint()}"
-
-    def train(self, validation: HeldOut | None, epochs: int | None, log: RunLog) -> int:
-        """Train the network and return the epoch it ends with; see :func:`train_network`."""
-        return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users; its expectation is the loss over all items."""
@@ -161,8 +140,7 @@ class TargetStage:
         sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
         items = network.items(sample.items, self.columns.batch(sample.items).keep(kept))
         logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
-        loss = mean_cross_entropy(logits, sample.labels, sample.weights)
-        return TargetPass(vectors, sample, items, loss)
+        return TargetPass(vectors, sample, items, mean_cross_entropy(logits, sample.labels, sample.weights))
 
     def scorer(self) -> ScorePairs:
         """Return the scores that validation uses."""
@@ -172,17 +150,14 @@ class TargetStage:
     @torch.no_grad()
     def item_vectors(self) -> Tensor:
         """Return the vectors of all items."""
-        everything = torch.arange(self.rows.shape[1], device=self.device)
         # In blocks: the hidden layer of all items at once would be several times as large as their vectors.
-        blocks = [self.network.items(items, self.columns.batch(items)) for items in torch.split(everything, _AT_ONCE)]
-        return torch.cat(blocks)
+        return in_blocks(self.rows.shape[1], lambda at: self.network.items(at, self.columns.batch(at)), self.device)
 
     @torch.no_grad()
     def history_vectors(self) -> Tensor:
         """Return the output of the user tower for each user's history; zeros where there is no history."""
-        everyone = torch.arange(self.rows.shape[0], device=self.device)
-        blocks = [self.network.user_tower(self.rows.batch(users)) for users in torch.split(everyone, _AT_ONCE)]
-        return torch.cat(blocks) * (self.rows.counts > 0)[:, None]
+        vectors = in_blocks(self.rows.shape[0], lambda at: self.network.user_tower(self.rows.batch(at)), self.device)
+        return vectors * (self.rows.counts > 0)[:, None]
 
     @torch.no_grad()
     def user_vectors(self) -> Tensor:
@@ -193,12 +168,11 @@ class TargetStage:
         """Return the model of the target alone; ``users`` may name more users, who get popular items."""
         everyone = self.target.users if users is None else users
         extra_users = len(everyone) - len(self.target.users)
-        vectors = torch.nn.functional.pad(self.user_vectors(), (0, 0, 0, extra_users))
         return FittedModel(
             method=method,
             users=everyone,
             items=self.target.items,
-            user_vectors=vectors.cpu().numpy(),
+            user_vectors=pad(self.user_vectors(), (0, 0, 0, extra_users)).cpu().numpy(),
             item_vectors=self.item_vectors().detach().cpu().numpy(),
             item_bias=self.network.item_bias.detach().cpu().numpy(),
             seen=self.target.select(users=everyone).matrix if extra_users else self.target.matrix,

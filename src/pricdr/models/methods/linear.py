@@ -6,7 +6,6 @@ from itertools import product
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
@@ -19,11 +18,11 @@ from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
-from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust, Vectors
-from pricdr.models.gates import Newcomers, is_refused, select_newcomers, shows_gain, trust_is_settled, with_evidence
-from pricdr.models.methods.closed_form import ones, popularity_tie_break, solve_ease
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust
+from pricdr.models.gates import Gates, Newcomers, shows_gain
+from pricdr.models.methods.closed_form import item_counts, ones, popularity_tie_break, solve_ease
 from pricdr.models.methods.networks import log_odds
-from pricdr.models.training_data import BoolArray, Inputs, ReleaseRows, unit_rows
+from pricdr.models.training_data import ReleaseRows, TrainingData, unit_rows
 from pricdr.training.run_log import RunLog
 
 
@@ -35,19 +34,9 @@ class Popularity(TargetMethod):
     summary: ClassVar[str] = "items by how often they were rated: the control"
 
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        counts = np.bincount(target.matrix.indices, minlength=len(target.items)).astype(np.float32)
-        none = np.zeros((0,), dtype=np.float32)  # vectors of length 0: nothing but the bias scores
-        model = FittedModel(
-            method=self.name,
-            users=target.users,
-            items=target.items,
-            user_vectors=np.broadcast_to(none, (len(target.users), 0)),
-            item_vectors=np.broadcast_to(none, (len(target.items), 0)),
-            item_bias=counts,
-            seen=target.matrix,
-            in_release=np.zeros(len(target.users), dtype=bool),
-        )
-        return model, chosen
+        data = TrainingData.target_only(target)
+        users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)  # the bias alone scores
+        return data.model(self.name, users, items, item_counts(data.ratings).astype(np.float32)), chosen
 
 
 CELLS: Final = 1 << 22
@@ -85,17 +74,9 @@ class ItemKNN(TargetMethod):
     }
 
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        model = FittedModel(
-            method=self.name,
-            users=target.users,
-            items=target.items,
-            user_vectors=ones(target.matrix).astype(np.float32),
-            item_vectors=similarities(target.matrix, self.config),
-            item_bias=popularity_tie_break(target.matrix, 1e-6),
-            seen=target.matrix,
-            in_release=np.zeros(len(target.users), dtype=bool),
-        )
-        return model, chosen
+        ratings, data = target.matrix, TrainingData.target_only(target)
+        similar, bias = similarities(ratings, self.config), popularity_tie_break(ratings, 1e-6)
+        return data.model(self.name, ones(ratings).astype(np.float32), similar, bias), chosen
 
 
 def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> CSR:
@@ -154,7 +135,9 @@ class EASE(TargetMethod):
     config: EASEConfig = field(default_factory=EASEConfig)
 
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return solve_ease(self.name, Inputs.target_only(target), regularisation=self.config.regularisation), chosen
+        return solve_ease(
+            self.name, TrainingData.target_only(target), regularisation=self.config.regularisation
+        ), chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +170,8 @@ class EASESource(PlaintextMethod):
 
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         config = self.config
-        inputs = Inputs.plaintext(pair)
-        return solve_ease(self.name, inputs, regularisation=config.regularisation, weight=config.weight), chosen
+        data = TrainingData.plaintext(pair)
+        return solve_ease(self.name, data, regularisation=config.regularisation, weight=config.weight), chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,49 +208,35 @@ class EASERelease(ReleaseMethod):
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
     ) -> Trained:
-        config = self.config
-        inputs = Inputs.of(target, release)
-        chosen = with_evidence(inputs, validation, chosen)
-        if is_refused(validation, chosen):
+        data = TrainingData.of(target, release)
+        gates = Gates.of(data, validation, chosen)
+        chosen = replace(chosen, evidence=gates.evidence)
+        if gates.refused:
             # Not a weight of 0: the release's columns would still be inverted.
-            unused = replace(inputs, source=None, present=np.zeros_like(inputs.present))
-            model = solve_ease(self.name, unused, regularisation=config.regularisation)
+            unused = replace(data, source=None, present=np.zeros_like(data.present))
+            model = solve_ease(self.name, unused, regularisation=self.config.regularisation)
             return model, replace(chosen, trust=UNTRUSTED)
-        model = self._solved(inputs)
-        trust = chosen.trust
-        if trust is None or not trust_is_settled(validation, chosen):
-            newcomers = select_newcomers(inputs, validation, seed=0)
+        model, trust = self._solved(data), gates.trust
+        if trust is None:
+            newcomers = gates.require_newcomers()
             # Stand-ins are cold in a solution of their own: in the model itself their rows were fitted to them.
-            unseen = self._solved(newcomers.hidden_from(inputs)) if newcomers.stand_ins.any() else model
-            trust = Trust(1.0, 1.0 if _rows_help(unseen, newcomers.held_out) else 0.0)
+            unseen = self._solved(newcomers.hidden_from(data)) if newcomers.stand_ins.any() else model
+            by_release, popular = (_ndcg(one, newcomers.held_out) for one in (unseen, _popular_for_cold_users(unseen)))
+            trust = Trust(1.0, 1.0 if shows_gain(by_release, popular) else 0.0)
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
-    def _solved(self, inputs: Inputs) -> FittedModel:
+    def _solved(self, data: TrainingData) -> FittedModel:
         config = self.config
-        return solve_ease(self.name, inputs, regularisation=config.regularisation, weight=config.weight)
-
-
-def _rows_help(model: FittedModel, cold: HeldOut) -> bool:
-    """Return whether the release beats popularity for these cold users."""
-    by_release, by_popularity = (
-        per_user(sampled_ranks(scored.score_candidates, cold))["NDCG@10"]
-        for scored in (model, _popular_for_cold_users(model))
-    )
-    return shows_gain(by_release, by_popularity)
+        return solve_ease(self.name, data, regularisation=config.regularisation, weight=config.weight)
 
 
 def _popular_for_cold_users(model: FittedModel) -> FittedModel:
     """Return the model with what is popular for every user without target ratings."""
-    warm = np.diff(model.seen.indptr) > 0
-    return replace(model, user_vectors=_rows_or_zeros(model.user_vectors, warm), in_release=model.in_release & warm)
-
-
-def _rows_or_zeros(vectors: Vectors, keep: BoolArray) -> Vectors:
-    """Return the rows to keep as they are, and zeros for the others."""
-    kept = keep.astype(np.float32)
-    return (
-        sp.csr_array(sp.diags_array(kept) @ vectors) if isinstance(vectors, sp.csr_array) else vectors * kept[:, None]
-    )
+    warm, vectors = np.diff(model.seen.indptr) > 0, model.user_vectors
+    kept = warm.astype(np.float32)
+    sparse = isinstance(vectors, sp.csr_array)
+    vectors = sp.csr_array(sp.diags_array(kept) @ vectors) if sparse else vectors * kept[:, None]
+    return replace(model, user_vectors=vectors, in_release=model.in_release & warm)
 
 
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
@@ -313,31 +282,31 @@ class RidgeRelease(ReleaseMethod):
         dim, n_items = release.matrix.shape[1], len(target.items)
         # The normal equations, λI and what solving copies; the products with items, and the weights.
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
-        inputs = Inputs.of(target, release)
-        popular = _log_odds_alone(inputs)
-        chosen = with_evidence(inputs, validation, chosen)
-        unused = Chosen(trust=UNTRUSTED, evidence=chosen.evidence, not_chosen=chosen.not_chosen)
-        if is_refused(validation, chosen):
+        data = TrainingData.of(target, release)
+        popular = _log_odds_alone(data)
+        gates = Gates.of(data, validation, chosen)
+        unused = Chosen(trust=UNTRUSTED, evidence=gates.evidence, not_chosen=chosen.not_chosen)
+        if gates.refused:
             return popular, unused
         regularisation = chosen.settings.get("regularisation", self.config.regularisation)
         scale = chosen.settings.get("scale", self.config.scale)
-        if not trust_is_settled(validation, chosen):
+        if gates.newcomers is not None:
             choices = [(regularisation, scale)] if validation is None else list(product(REGULARISATIONS, SCALES))
-            best = _best(choices, inputs, popular, select_newcomers(inputs, validation, seed=0))
+            best = _best(choices, data, popular, gates.newcomers)
             if best is None:
                 return popular, unused
             regularisation, scale = best
             if validation is not None:
-                settings = {"regularisation": regularisation, "scale": scale}
-                chosen = Chosen(settings=settings, evidence=chosen.evidence)
-        return _Decoder(inputs, popular).model(regularisation, scale), replace(chosen, trust=TRUSTED)
+                chosen = Chosen(settings={"regularisation": regularisation, "scale": scale})
+        chosen = replace(chosen, trust=TRUSTED, evidence=gates.evidence)
+        return _Decoder(data, popular).model(regularisation, scale), chosen
 
 
-def _best(choices: Sequence[Choice], inputs: Inputs, popular: FittedModel, newcomers: Newcomers) -> Choice | None:
+def _best(choices: Sequence[Choice], data: TrainingData, popular: FittedModel, newcomers: Newcomers) -> Choice | None:
     """Return the λ and the scale with the best NDCG@10 for newcomers; None where none of them beats popularity."""
     if not len(newcomers.held_out):
         return None
-    decoder = _Decoder(newcomers.hidden_from(inputs), popular)
+    decoder = _Decoder(newcomers.hidden_from(data), popular)
     by_choice = {choice: _ndcg(decoder.model(*choice), newcomers.held_out) for choice in choices}
     best = max(by_choice, key=lambda choice: float(by_choice[choice].mean()))
     return best if shows_gain(by_choice[best], _ndcg(popular, newcomers.held_out)) else None
@@ -346,18 +315,18 @@ def _best(choices: Sequence[Choice], inputs: Inputs, popular: FittedModel, newco
 class _Decoder:
     """The normal equations, to be solved for any λ."""
 
-    def __init__(self, inputs: Inputs, popular: FittedModel) -> None:
-        self.inputs, self.popular = inputs, popular
-        source: Any = inputs.source
-        known = inputs.present & (np.diff(inputs.ratings.indptr) > 0)
+    def __init__(self, data: TrainingData, popular: FittedModel) -> None:
+        self.data, self.popular = data, popular
+        source: Any = data.source
+        known = data.present & (np.diff(data.ratings.indptr) > 0)
         rows = unit_rows(source)
         # Around those it is fitted to: the item bias holds what they have in common.
         rows -= rows[known].mean(axis=0)
-        self.rows = rows * inputs.present[:, None]
+        self.rows = rows * data.present[:, None]
         fitted = self.rows[known].astype(np.float64)
-        ratings = ones(inputs.ratings[known])
+        ratings = ones(data.ratings[known])
         # Rows are centred, so centring the ratings would change nothing: Σ_u x_u (y_u − ȳ) = Σ_u x_u y_u.
-        self.products = (ratings.T @ fitted) / np.sqrt(_counts(ratings) + 1)[:, None]
+        self.products = (ratings.T @ fitted) / np.sqrt(item_counts(ratings) + 1)[:, None]
         self.gram = fitted.T @ fitted
         self.users = len(fitted)
 
@@ -366,38 +335,18 @@ class _Decoder:
         weights = np.linalg.solve(self.gram + regularisation * np.eye(len(self.gram)), self.products.T)
         # The mean square of all users' predictions, without making them: tr(XᵀX · WWᵀ) / (users · items).
         spread = np.sqrt((self.gram * (weights @ weights.T)).sum() / (self.users * weights.shape[1]))
-        return FittedModel(
-            method=self.popular.method,
-            users=self.inputs.users,
-            items=self.inputs.items,
-            user_vectors=self.rows,
-            item_vectors=np.ascontiguousarray(weights.T * (scale / max(spread, 1e-12)), dtype=np.float32),
-            item_bias=self.popular.item_bias,
-            seen=self.inputs.ratings,
-            in_release=self.inputs.present,
-            uses_history=False,
-        )
+        items = np.ascontiguousarray(weights.T * (scale / max(spread, 1e-12)), dtype=np.float32)
+        bias, method = self.popular.item_bias, self.popular.method
+        return self.data.model(method, self.rows, items, bias, uses_history=False)
 
 
-def _log_odds_alone(inputs: Inputs) -> FittedModel:
+def _log_odds_alone(data: TrainingData) -> FittedModel:
     """Return the model that uses nothing of the release."""
-    users = int((np.diff(inputs.ratings.indptr) > 0).sum())
-    bias = log_odds(torch.as_tensor(_counts(inputs.ratings), dtype=torch.float32), users)
-    return FittedModel(
-        method="ridge-release",
-        users=inputs.users,
-        items=inputs.items,
-        user_vectors=np.zeros((len(inputs.users), 0), dtype=np.float32),
-        item_vectors=np.zeros((len(inputs.items), 0), dtype=np.float32),
-        item_bias=bias.numpy(),
-        seen=inputs.ratings,
-        in_release=np.zeros(len(inputs.users), dtype=bool),
-        uses_history=False,
-    )
-
-
-def _counts(ratings: CSR) -> npt.NDArray[np.int64]:
-    return np.bincount(ratings.indices, minlength=ratings.shape[1])
+    warm = int((np.diff(data.ratings.indptr) > 0).sum())
+    bias = log_odds(torch.as_tensor(item_counts(data.ratings), dtype=torch.float32), warm).numpy()
+    users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
+    unused = np.zeros_like(data.present)
+    return data.model("ridge-release", users, items, bias, in_release=unused, uses_history=False)
 
 
 def _ndcg(model: FittedModel, held_out: HeldOut) -> Float64Array:

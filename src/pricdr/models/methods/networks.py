@@ -1,6 +1,7 @@
 """What trained methods share: towers over sparse and dense rows, examples, and one network made into a model."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -16,6 +17,8 @@ from pricdr.training.loop import TrainableNetwork, TrainingOptions, train_networ
 from pricdr.training.rows import Bags, Negatives, SparseRows
 from pricdr.training.run_log import RunLog
 
+_AT_ONCE: Final = 4096
+"""Users or items per block, where all of them go through a tower."""
 _CHANCES = 2**16
 """Chances are rounded to so many parts when units are left out on a processor."""
 
@@ -61,6 +64,11 @@ class SparseTower(nn.Module):
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
         vectors: Tensor = self.rest(rows.times(self.first))
         return vectors
+
+
+def in_blocks(count: int, rows_of: Callable[[Tensor], Tensor], device: torch.device) -> Tensor:
+    """Return ``rows_of`` the numbers 0 … count − 1, computed for some of them at a time and put together."""
+    return torch.cat([rows_of(numbers) for numbers in torch.split(torch.arange(count, device=device), _AT_ONCE)])
 
 
 def dense_tower(n: int, hidden: int, width: int, dropout: float) -> nn.Sequential:

@@ -13,10 +13,10 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
-from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust
-from pricdr.models.gates import Newcomers, is_refused, select_newcomers, shows_gain, trust_is_settled, with_evidence
-from pricdr.models.methods.networks import SparseTower, TrainingRun, dense_tower, train_run
-from pricdr.models.training_data import Inputs, ReleaseRows
+from pricdr.models.fitted import Chosen, FittedModel, Trust
+from pricdr.models.gates import Gates, Newcomers, shows_gain
+from pricdr.models.methods.networks import SparseTower, TrainingRun, dense_tower, in_blocks, train_run
+from pricdr.models.training_data import ReleaseRows, TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions, arrays_identity, ndcg_by_user, require_trainable, seeded
 from pricdr.training.losses import alignment, normalised_cross_entropy
 from pricdr.training.rows import SparseRows
@@ -63,28 +63,20 @@ class PaperCDR(ReleaseMethod):
 
     def training_run(self, target: Ratings, release: ReleaseRows) -> TrainingRun:
         """Return the untrained networks for these ratings and this release."""
-        return _Run(Inputs.of(target, release), self, None)
+        return _Run(TrainingData.of(target, release), self, None)
 
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
     ) -> Trained:
-        inputs = Inputs.of(target, release)
-        settled = chosen.trust if trust_is_settled(validation, chosen) else None
-        newcomers = None
-        if self.config.gated:
-            chosen = with_evidence(inputs, validation, chosen)
-        p_value = chosen.evidence
-        if not self.config.gated:
-            settled = TRUSTED
-        elif is_refused(validation, chosen):
+        data = TrainingData.of(target, release)
+        gates = Gates.of(data, validation, chosen, seed=self.options.seed, enabled=self.config.gated)
+        if gates.refused:
             # Without release rows nothing is reconstructed or aligned: only the target's own towers are left.
-            inputs, settled = replace(inputs, present=np.zeros_like(inputs.present)), UNTRUSTED
-        elif settled is None:
-            newcomers = select_newcomers(inputs, validation, seed=self.options.seed)
-        run = _Run(inputs, self, newcomers)
+            data = replace(data, present=np.zeros_like(data.present))
+        run = _Run(data, self, gates.newcomers if self.config.gated else None)
         model, chosen = train_run(run, self.options, validation=validation, chosen=chosen, log=log)
-        trust = settled or Trust(1.0, 1.0 if run.rows_help() else 0.0)
-        return _popular_for_unserved(model, trust), replace(chosen, trust=trust, evidence=p_value)
+        trust = gates.trust or Trust(1.0, 1.0 if run.rows_help() else 0.0)
+        return _popular_for_unserved(model, trust), replace(chosen, trust=trust, evidence=gates.evidence)
 
 
 class _Network(nn.Module):
@@ -97,22 +89,22 @@ class _Network(nn.Module):
 
 
 class _Run:
-    def __init__(self, inputs: Inputs, method: PaperCDR, newcomers: Newcomers | None) -> None:
-        self.inputs, self.method, self.newcomers = inputs, method, newcomers
+    def __init__(self, data: TrainingData, method: PaperCDR, newcomers: Newcomers | None) -> None:
+        self.data, self.method, self.newcomers = data, method, newcomers
         config, options = method.config, method.options
         device = options.torch_device()
-        n_users, n_items = inputs.ratings.shape
-        dim = 0 if inputs.source is None else inputs.source.shape[1]
+        n_users, n_items = data.ratings.shape
+        dim = 0 if data.source is None else data.source.shape[1]
         require_trainable(config.hidden * (n_users + n_items + 2 * dim))  # before it is allocated; the rest is small
         # The printed loss covers every item: a batch of scores and a hidden layer, with what their gradients need.
         cells = n_items * (_PER_SCORE * min(options.batch, n_users) + _PER_UNIT * config.hidden)
         require_memory(4 * cells, f"the paper's loss over all {n_items:,} items")
-        self.rows = SparseRows(inputs.ratings, device, scaled=False)
-        self.columns = SparseRows(inputs.ratings.T.tocsr(), device, scaled=False).all()
-        self.release = torch.as_tensor(inputs.source, device=device)
-        self.present = torch.as_tensor(inputs.present, device=device)
+        self.rows = SparseRows(data.ratings, device, scaled=False)
+        self.columns = SparseRows(data.ratings.T.tocsr(), device, scaled=False).all()
+        self.release = torch.as_tensor(data.source, device=device)
+        self.present = torch.as_tensor(data.present, device=device)
         # The rows that training may see: not those of the stand-ins for cold users.
-        visible = inputs.present if newcomers is None else inputs.present & ~newcomers.stand_ins
+        visible = data.present if newcomers is None else data.present & ~newcomers.stand_ins
         self.visible = torch.as_tensor(visible, device=device)
         with seeded(options.seed, device):
             self.network = _Network(n_users, n_items, dim, config).to(device)
@@ -123,8 +115,8 @@ class _Run:
 
     @property
     def identity(self) -> str:
-        ratings, source = self.inputs.ratings, np.asarray(self.inputs.source)
-        present, visible = self.inputs.present, self.visible.cpu().numpy()
+        ratings, source = self.data.ratings, np.asarray(self.data.source)
+        present, visible = self.data.present, self.visible.cpu().numpy()
         return f"{self.method!r} {arrays_identity(ratings.indptr, ratings.indices, present, visible, source)}"
 
     def step(self, batch: Tensor) -> Tensor:
@@ -172,18 +164,9 @@ class _Run:
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
-        everyone = torch.arange(len(self.inputs.users), device=self.present.device)
-        items = normalize(self.network.item_tower(self.columns), dim=1)
-        return FittedModel(
-            method=self.method.name,
-            users=self.inputs.users,
-            items=self.inputs.items,
-            user_vectors=torch.cat([self._vectors(users).cpu() for users in torch.split(everyone, 4096)]).numpy(),
-            item_vectors=items.cpu().numpy(),
-            item_bias=torch.zeros(len(items)).numpy(),
-            seen=self.inputs.ratings,
-            in_release=self.inputs.present,
-        )
+        users = in_blocks(len(self.data.users), lambda at: self._vectors(at).cpu(), self.present.device).numpy()
+        items = normalize(self.network.item_tower(self.columns), dim=1).cpu().numpy()
+        return self.data.model(self.method.name, users, items, np.zeros(len(items), dtype=np.float32))
 
 
 def _popular_for_unserved(model: FittedModel, trust: Trust) -> FittedModel:

@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from functools import partial
+from operator import gt, le
+from typing import Any, Final
 
 from numpy.polynomial.legendre import leggauss
 from scipy.special import erfcx, ndtr, ndtri
@@ -33,7 +35,7 @@ LATTICE_FACTOR: Final = 1 / math.sqrt(1 - (ROUNDING_WIDTH / GRID_STEPS) ** 2)
 """How much larger μ is counted because the noise is a discrete Gaussian: 1 + 1.9e-6."""
 SAMPLER_DISTANCE: Final = 2.0**-689
 """Total variation distance of one number's noise (two table draws, 2^-690 each) from its exact law: a tested bound."""
-_LEGENDRE: Final = [((1 + x) / 2, w / 2) for x, w in zip(*(part.tolist() for part in leggauss(20)), strict=True)]
+_NODES, _WEIGHTS = (1 + leggauss(20)[0]) / 2, leggauss(20)[1] / 2
 """Nodes and weights of Gauss-Legendre quadrature on [0, 1]: exact to double precision for a ratio this smooth."""
 _FARTHEST: Final = 40.0
 """Standard deviations beyond which the normal distribution function is 0 or 1 to double precision."""
@@ -159,14 +161,11 @@ def delta_of(mu: float, epsilon: float) -> float:
     upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     density = math.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
     if mu <= 1 and abs(upper) < 40:  # beyond that δ is 0 or 1 for every purpose, and 1 − x r(x) would cancel
-        return (
-            density
-            * mu
-            * math.fsum(weight * (1 - x * _mills(x)) for weight, x in ((w, mu * node - upper) for node, w in _LEGENDRE))
-        )
+        x = mu * _NODES - upper
+        return density * mu * math.fsum(_WEIGHTS * (1 - x * _mills(x)))
     if upper > 0:
-        return float(ndtr(upper)) - density * _mills(-lower)
-    return density * (_mills(-upper) - _mills(-lower))
+        return float(ndtr(upper) - density * _mills(-lower))
+    return float(density * (_mills(-upper) - _mills(-lower)))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -177,8 +176,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     """
     if mu == 0 or delta_of(mu, 0.0) <= delta:
         return 0.0
-    above = _first_above(lambda epsilon: delta_of(mu, epsilon) <= delta, start=mu * mu / 2 + mu)
-    return _smallest(lambda epsilon: delta_of(mu, epsilon) <= delta, 0.0, above)
+    return _crossing(partial(delta_of, mu), le, delta, start=mu * mu / 2 + mu)
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -189,9 +187,9 @@ def mu_of(epsilon: float, delta: float) -> float:
     """
     require_positive(epsilon=epsilon)
     require_probability(delta=delta)
-    above = _first_above(lambda mu: delta_of(mu, epsilon) > delta, start=math.sqrt(2 * epsilon))
     # 1e-12 below the root: more than the profile's own rounding error for every ε above 0.001
-    return _smallest(lambda mu: delta_of(mu, epsilon) > delta, 0.0, above) * (1 - 1e-12)
+    above = _crossing(partial(delta_of, epsilon=epsilon), gt, delta, start=math.sqrt(2 * epsilon))
+    return above * (1 - 1e-12)
 
 
 def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> float:
@@ -273,27 +271,28 @@ def _sampler_delta(epsilon: float, dim: int) -> float:
     return (1 + math.exp(epsilon)) * dim * SAMPLER_DISTANCE
 
 
-def _mills(x: float) -> float:
+def _mills(x: Any) -> Any:  # noqa: ANN401 - of a number or of an array
     """Return Φ(−x)/φ(x), the Mills ratio."""
-    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
+    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
 
 
-def _first_above(holds: Callable[[float], bool], *, start: float) -> float:
-    """Return a number at which the monotone condition holds."""
-    while not holds(start):
-        start *= 2
-        if start > 1e300:
+def _crossing(
+    profile: Callable[[float], float], crossed: Callable[[float, float], bool], level: float, *, start: float
+) -> float:
+    """Return the smallest double at which a monotone profile has crossed ``level``: doubled up to, then bisected down.
+
+    It goes on until the two ends are neighbouring doubles. What is not a number has crossed nothing.
+    """
+    low, high = 0.0, start
+    while not crossed(profile(high), level):
+        high *= 2
+        if high > 1e300:
             raise ParameterError("no finite solution for these privacy parameters")
-    return start
-
-
-def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest double at which the monotone condition holds, by bisection down to neighbouring doubles."""
     for _ in range(2200):  # enough to reach neighbouring doubles from any bracket
         middle = (low + high) / 2 if low > 0 else high / 2**16 if high > 1e-200 else high / 2
         if not low < middle < high:
             break
-        if holds(middle):
+        if crossed(profile(middle), level):
             high = middle
         else:
             low = middle

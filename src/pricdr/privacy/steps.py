@@ -327,17 +327,15 @@ def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[CalibratedStep, ..
 
 def total_mu(settled: Iterable[CalibratedStep]) -> float:
     """Return μ of all steps together; the payers are different people, so the group that pays more decides."""
-    return max((composed_mu(one.mu for one in group) for group in _groups(settled)), default=0.0)
+    paid: dict[UserGroup, list[float]] = {}
+    for one in settled:
+        paid.setdefault(one.step.payer, []).append(one.mu)
+    return max(map(composed_mu, paid.values()), default=0.0)
 
 
 def total_numbers(settled: Iterable[CalibratedStep]) -> int:
     """Return how many noisy numbers one change can move, over all steps."""
     return sum(one.step.moved for one in settled)
-
-
-def _groups(settled: Iterable[CalibratedStep]) -> list[list[CalibratedStep]]:
-    known = list(settled)
-    return [group for payer in UserGroup if (group := [one for one in known if one.step.payer is payer])]
 
 
 def _calibrated(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> CalibratedStep:

@@ -77,6 +77,8 @@ class Strategy(ABC):
     """Whether it runs along a release of the other party, which the certificate then has to describe."""
     item_rows_are: ClassVar[str] = "item rows of norm at most 1"
     """What a user's ratings are projected by, as README.md says it. The words belong to the schema version."""
+    constants: ClassVar[tuple[str, ...]] = ()
+    """The fields that certificates state: with the dimension, all that the steps depend on."""
     not_protected: ClassVar[tuple[str, ...]] = ()
     """Sentences about what this strategy in particular leaves unprotected. They belong to the schema version too."""
 
@@ -130,18 +132,18 @@ class Strategy(ABC):
         return self if self.dim is not None else self.with_dim(self.default_dim(guarantee))
 
     def parameters(self) -> dict[str, float]:
-        """Return the public parameters for the certificate: with the dimension, all that the steps depend on."""
-        return {}
+        """Return the public parameters for the certificate."""
+        return {name: float(getattr(self, name)) for name in self.constants}
 
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> Self:
         """Return the strategy that a certificate describes: good for laying out its steps.
 
-        The parameters come from outside. A strategy that has some overrides this and takes them by name.
+        The parameters come from outside: they must be those of :attr:`constants`, and become what the defaults are.
         """
-        if parameters:
-            raise ParameterError(f"{cls.name} has none")
-        return cls(dim=dim)
+        if parameters.keys() != set(cls.constants):
+            raise ParameterError(f"{cls.name} has {', '.join(cls.constants) or 'none'}")
+        return cls(dim=dim, **{name: type(getattr(cls, name))(value) for name, value in parameters.items()})
 
     @abstractmethod
     def steps(self, declared: Declared) -> tuple[Step, ...]:

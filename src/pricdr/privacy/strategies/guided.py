@@ -33,6 +33,7 @@ class Guided(Strategy):
     needs: ClassVar[tuple[str, ...]] = ("guide",)
     learns: ClassVar[bool] = True
     takes_guide: ClassVar[bool] = True
+    constants: ClassVar[tuple[str, ...]] = ("refine", "centring", "item_prior", "percentile")
 
     guide: GuideRows | None = None
     """None describes a strategy without the means to run it, as a certificate does."""
@@ -48,7 +49,7 @@ class Guided(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._rounds(self.dim or 1)
+        _ = self._rounds  # which checks its constants
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
         """Return it with the dimension that suits ε; a guide that cannot be used is refused."""
@@ -56,25 +57,14 @@ class Guided(Strategy):
         strategy.guide_for(users)  # refuses a guide that cannot serve them, before anything is paid
         return strategy
 
-    def parameters(self) -> dict[str, float]:
-        """Return every constant of the method; shares and widths of the rounds are in the steps."""
-        names = ("refine", "centring", "item_prior", "percentile")
-        return {name: float(getattr(self, name)) for name in names}
-
-    @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> Self:
-        """Return the strategy that a certificate describes, without its guide."""
-        given: dict[str, float] = dict(parameters)
-        return cls(dim=dim, refine=bool(given.pop("refine")), **given)  # type: ignore[arg-type]
-
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """Return the steps of three rounds, or of one."""
-        return self._rounds(self.columns).steps(declared)
+        return self._rounds.steps(declared)
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return the last round's rows; everything learnt about items is erased."""
         with erasing() as secrets:
-            rows = self._rounds(self.columns).publish(entries, self.guide_for(entries.users), run, secrets)
+            rows = self._rounds.publish(entries, self.guide_for(entries.users), run, secrets)
             return rows.astype(np.float32)
 
     def guide_for(self, users: Ids) -> IntegerArray:
@@ -88,13 +78,15 @@ class Guided(Strategy):
                 f"the guide lacks {int((~present).sum()):,} of {len(users):,} listed users, {absent!r} for one: "
                 "was it made for another list? (allow_missing, or --fill-guide, gives them a row of zeros)"
             )
-        width = self._rounds(self.columns).widths[0]
+        width = self._rounds.widths[0]
         usable = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
         if not usable.any():
             raise InputError("the guide's rows are the same for all users, or for most: it cannot tell anybody apart")
         return usable
 
-    def _rounds(self, dim: int) -> Rounds:
+    @property
+    def _rounds(self) -> Rounds:
+        dim = self.dim or 1
         return Rounds(
             shares=SHARES if self.refine else (1.0,),
             widths=(max(WIDE, dim), max(WIDE, dim), dim) if self.refine else (dim,),

@@ -140,46 +140,32 @@ class Rounds:
             steps.append(_row_step(name, declared, width, share - centring, given=given, last=last))
         return tuple(steps)
 
-    def publish(self, entries: Entries, start: IntegerArray, run: Run, secrets: Secrets) -> Float64Array:
-        """Return the last round's rows; ``start`` guides the first."""
-        return self._from(1, entries, start, run, secrets)
-
-    def publish_from(self, entries: Entries, items: Float64Array, run: Run, secrets: Secrets) -> Float64Array:
-        """Return the last round's rows, where the first of several rounds adds up given item vectors."""
-        first = user_rows(_rows(1, last=False), entries, items, run, secrets)
-        return self._from(2, entries, self._guide(first, 2, run), run, secrets)
-
-    def _from(self, number: int, entries: Entries, along: IntegerArray, run: Run, secrets: Secrets) -> Float64Array:
-        while True:
-            last = number == len(self.shares)
-            if self.centring:
-                along = _centred(along, number, entries, run)
-            prior = self.item_prior * entries.bounds.largest**2  # stated for ratings that count as 1
-            items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
-            rows = user_rows(_rows(number, last=last), entries, items, run, secrets)
-            if last:
-                return rows
-            number += 1
-            along = self._guide(rows, number, run)
-
-    def _guide(self, rows: Float64Array, number: int, run: Run) -> IntegerArray:
-        """Return the guide of a round, from the rows of the one before."""
-        sigma = run.grid(_rows(number - 1, last=False)).sigma
-        return guide(rows, self.widths[number - 1], sigma=sigma, percentile=self.percentile)
-
-
-def user_rows(name: str, entries: Entries, items: Float64Array, run: Run, secrets: Secrets) -> Float64Array:
-    """Return one noisy row per listed user: the sum of its items' vectors."""
-    return noisy_sums(
-        entries.listed,
-        items,
-        step=run.step(name),
-        grid=run.grid(name),
-        value=entries.value,
-        noise=run.noise(name),
-        secrets=secrets,
-        progress=run.progress,
-    )
+    def publish(
+        self, entries: Entries, start: IntegerArray | Float64Array, run: Run, secrets: Secrets, *, given: bool = False
+    ) -> Float64Array:
+        """Return the last round's rows; ``start`` guides the first, or is the item vectors ``given`` to it."""
+        prior = self.item_prior * entries.bounds.largest**2  # stated for ratings that count as 1
+        rows, before = start, ""
+        for number, width in enumerate(self.widths, 1):
+            name = _rows(number, last=number == len(self.widths))
+            items = rows
+            if before or not given:
+                if before:
+                    rows = guide(rows, width, sigma=run.grid(before).sigma, percentile=self.percentile)
+                along = _centred(rows, number, entries, run) if self.centring else rows
+                items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
+            rows = noisy_sums(
+                entries.listed,
+                items,
+                step=run.step(name),
+                grid=run.grid(name),
+                value=entries.value,
+                noise=run.noise(name),
+                secrets=secrets,
+                progress=run.progress,
+            )
+            before = name
+        return rows
 
 
 def spread(declared: Declared) -> int:

@@ -29,6 +29,7 @@ class SJLT(RandomProjection):
     name: ClassVar[str] = "sjlt"
     summary: ClassVar[str] = "the paper's sparse-aware random projection"
     needs_catalogue: ClassVar[bool] = True
+    constants: ClassVar[tuple[str, ...]] = ("density",)
 
     density: float = 0.5
     """Share of non-zeros in P, the paper's sp."""
@@ -37,15 +38,6 @@ class SJLT(RandomProjection):
         super().__post_init__()
         if not 0 < self.density <= 1:
             raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
-
-    @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> "SJLT":
-        """Return the strategy that a certificate describes."""
-        return cls(dim=dim, **parameters)
-
-    def parameters(self) -> dict[str, float]:
-        """Return the density, which E depends on."""
-        return {"density": self.density}
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return the rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""

@@ -1,8 +1,8 @@
 """``spectral``: taste directions learnt from the source's own ratings, inside the mechanism."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,7 @@ class ItemModel:
         item_rows = rows.astype(np.float64)
         by_item, prior = Transposed(entries), self.user_prior * largest**2
         for number in range(1, self.rounds + 1):
-            name = step_name(number)
+            name = _step_name(number)
             users = directions(by_item, whole_guide(item_rows), value=value, prior=prior, secrets=secrets)
             noisy = noisy_sums(
                 by_item,
@@ -108,22 +108,8 @@ class ItemModel:
         return rows
 
 
-def step_name(number: int) -> str:
-    """Return the name of a round's step.
-
-    >>> step_name(1)
-    'item sums 1'
-    """
+def _step_name(number: int) -> str:
     return f"item sums {number}"
-
-
-def round_shares(rounds: int) -> list[float]:
-    """Return the rounds' shares of μ²: each gets twice what the one before got.
-
-    >>> [round(share, 3) for share in round_shares(2)]
-    [0.333, 0.667]
-    """
-    return [2.0**number / (2.0**rounds - 1) for number in range(rounds)]
 
 
 def into_buckets(
@@ -170,6 +156,10 @@ def _learn_from(given: LearnFrom | str) -> LearnFrom:
         raise ParameterError(f"learn_from must be listed or all, got {given!r}") from error
 
 
+_LEARNT: Final = ("buckets", "item_rounds", "count_weight", "user_prior", "floor")
+"""The constants of the item model, which are public parameters where there is one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spectral(Strategy):
     """Rounds from a random start: users' noisy rows guide the next round, and the last round's are published.
@@ -181,6 +171,7 @@ class Spectral(Strategy):
     name: ClassVar[str] = "spectral"
     summary: ClassVar[str] = "taste directions learnt from the ratings, inside the promise"
     learns: ClassVar[bool] = True
+    constants: ClassVar[tuple[str, ...]] = ("centring", "item_prior", "percentile")
 
     dim: int | None = None
     """Columns of the published matrix; None takes what suits ε."""
@@ -201,8 +192,7 @@ class Spectral(Strategy):
         require_count(buckets=self.buckets)
         if self.buckets > MOST_ITEMS:
             raise ParameterError(f"at most {MOST_ITEMS:,} buckets, got {self.buckets:,}")
-        self._model(self.dim or 1)
-        self._rounds(self.dim or 1)
+        _ = self._rounds, self._model  # which check their constants
 
     @property
     def learns_from_unlisted(self) -> bool:
@@ -211,40 +201,41 @@ class Spectral(Strategy):
 
     def parameters(self) -> dict[str, float]:
         """Return every constant of the method; shares and widths of the rounds are in the steps."""
-        names: tuple[str, ...] = ("centring", "item_prior", "percentile")
         if self.learn_from is LearnFrom.LISTED:
-            return {name: float(getattr(self, name)) for name in names}
-        names += ("buckets", "item_rounds", "count_weight", "user_prior", "floor")
-        return {"learn_from_all": 1.0, **{name: float(getattr(self, name)) for name in names}}
+            return super().parameters()
+        return {"learn_from_all": 1.0, **super().parameters(), **{name: float(getattr(self, name)) for name in _LEARNT}}
 
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> Self:
         """Return the strategy that a certificate describes."""
-        given: dict[str, float] = dict(parameters)
-        everybody = given.pop("learn_from_all", 0.0)
-        whole = {name: int(given.pop(name)) for name in ("buckets", "item_rounds") if name in given}
-        return cls(dim=dim, learn_from=LearnFrom.ALL if everybody else LearnFrom.LISTED, **whole, **given)  # type: ignore[arg-type]
+        learn_from = LearnFrom.ALL if parameters.get("learn_from_all") else LearnFrom.LISTED
+        given = {name: value for name, value in parameters.items() if name in _LEARNT}
+        others = {name: value for name, value in parameters.items() if name not in (*_LEARNT, "learn_from_all")}
+        model: dict[str, Any] = {name: type(getattr(cls, name))(value) for name, value in given.items()}
+        return replace(super().described(dim, others), learn_from=learn_from, **model)
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """Return the steps of the rounds, after those of an item model where users outside the list take part."""
-        rounds = self._rounds(self.columns)
+        rounds = self._rounds
         if self.learn_from is LearnFrom.LISTED:
             return rounds.steps(declared)
         return *self._item_steps(declared), *rounds.steps(declared, first_given=True)
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return the last round's rows; everything learnt about items is erased."""
-        rounds = self._rounds(self.columns)
+        rounds = self._rounds
         with erasing() as secrets:
             if self.learn_from is LearnFrom.LISTED:
                 # A random start costs nothing, and must not depend on the ratings: the theorem asks for that.
                 start = unit_gaussian_rows(run.randomness.stream("start"), len(entries.users), rounds.widths[0])
                 rows = rounds.publish(entries, whole_guide(start.astype(np.float64)), run, secrets)
             else:
-                rows = rounds.publish_from(entries, self._item_vectors(entries, run, secrets), run, secrets)
+                rows = rounds.publish(entries, self._item_vectors(entries, run, secrets), run, secrets, given=True)
             return rows.astype(np.float32)
 
-    def _rounds(self, dim: int) -> Rounds:
+    @property
+    def _rounds(self) -> Rounds:
+        dim = self.dim or 1
         return Rounds(
             shares=SHARES,
             widths=(max(WIDE, dim), max(WIDE, dim), max(MEDIUM, dim), dim),
@@ -253,9 +244,10 @@ class Spectral(Strategy):
             percentile=self.percentile,
         )
 
-    def _model(self, dim: int) -> ItemModel:
+    @property
+    def _model(self) -> ItemModel:
         return ItemModel(
-            dim=dim,
+            dim=self._rounds.widths[0],
             rounds=self.item_rounds,
             count_weight=self.count_weight,
             user_prior=self.user_prior,
@@ -266,13 +258,13 @@ class Spectral(Strategy):
         # Ratings of one user add up in a bucket; where a clip bounds a user's sum, it bounds that too.
         several = BUCKET_CAP if declared.items is None and declared.unit is Unit.RATING else 1
         rows = self.buckets if declared.items is None else declared.items
-        numbers = self._rounds(self.columns).widths[0] + 1
+        numbers = self._rounds.widths[0] + 1
         return [
             Step(
-                name=step_name(number),
-                purpose=f"learns which way items point, round {number} of {self.item_rounds}",
+                name=_step_name(number + 1),
+                purpose=f"learns which way items point, round {number + 1} of {self.item_rounds}",
                 sensitivity=declared.change * (1 + self.count_weight**2) ** 0.5,
-                share=share,
+                share=2.0**number / (2.0**self.item_rounds - 1),  # each gets twice what the one before got
                 rows=rows,
                 numbers=numbers,
                 moved=rows * numbers,
@@ -282,12 +274,12 @@ class Spectral(Strategy):
                 published=False,
                 payer=UserGroup.UNLISTED,
             )
-            for number, share in enumerate(round_shares(self.item_rounds), 1)
+            for number in range(self.item_rounds)
         ]
 
     def _item_vectors(self, entries: Entries, run: Run, secrets: Secrets) -> Float64Array:
         """Return one vector per item from the item model: its own, or that of its bucket."""
-        model = self._model(self._rounds(self.columns).widths[0])
+        model = self._model
         others = entries.unlisted
         assert others is not None
         largest = entries.bounds.largest

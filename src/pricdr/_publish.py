@@ -85,35 +85,14 @@ class Prepared:
     """Those of listed users."""
     unlisted: RatingsSource | None
     """Those of others, where the strategy learns from them too."""
-    declared: Declared
     steps: tuple[CalibratedStep, ...]
-    inputs: InputStatement
-    issued: str
-    """The day on which publishing began, read off the clock before any work: how long that takes must not show."""
-    guide: GuideStatement | None
+    draft: Certificate
+    """What a certificate cannot derive."""
 
     def certificate(self, balance: Balance | None = None) -> Certificate:
         """Return the certificate; without a ledger's line unless that has been paid."""
-        request, strategy = self.request, self.strategy
-        draft = Certificate.model_construct(
-            epsilon=None if request.source == "none" else request.guarantee.epsilon,
-            delta=request.guarantee.delta,
-            unit=request.guarantee.unit.value,
-            calibration=Calibration(request.calibration).value,
-            bounds=bounds_statement(self.declared.bounds),
-            noise=NoiseStatement.model_construct(source=request.source),
-            users=self.declared.users,
-            items=self.declared.items,
-            strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
-            dim=strategy.columns,
-            input=self.inputs,
-            guide=self.guide,
-            ledger=None if balance is None else ledger_statement(balance),
-            software=f"pricdr {__version__}",
-            issuer=request.issuer,
-            issued=self.issued,
-        )
-        return issue(draft, self.steps)
+        line = None if balance is None else ledger_statement(balance)
+        return issue(self.draft.model_copy(update={"ledger": line}), self.steps)
 
     @property
     def cost(self) -> Cost:
@@ -213,10 +192,12 @@ def publish(
     _warn_before_spending(ready.certificate(), ready.ratings, bounds, counted=ledger is not None)
     with ExitStack() as lifetime:
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
-        # Before it too: ratings on disk are sorted here, and the disk may be full.
-        universe = ready.declared.items is not None
-        entries = Entries.of(
-            ready.selected, bounds, summed=ready.strategy.learns, universe_declared=universe, unlisted=ready.unlisted
+        entries = Entries.of(  # before it too: ratings on disk are sorted here, and the disk may be full
+            ready.selected,
+            bounds,
+            summed=ready.strategy.learns,
+            universe_declared=ready.draft.items is not None,
+            unlisted=ready.unlisted,
         )
         balance = None if ledger is None else ledger.spend(**ready.cost)
         lifetime.enter_context(_mark_spent_on_error(balance))
@@ -251,11 +232,12 @@ def dry_run(request: Request) -> DryRun:
 
 def prepare(request: Request) -> Prepared:
     """Check everything that can be refused, and calibrate everything that needs no random bit."""
-    issued = today()
+    issued = today()  # before any work: how long that takes must not show
     if request.issuer is not None:
         require_issuer(request.issuer)
     ratings, bounds, guarantee = request.ratings, request.bounds, request.guarantee
     ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
+    calibration = Calibration(request.calibration)
     strategy = _known(request.strategy)
     users = None if request.users is None else as_ids("users", request.users)
     items = strategy.catalogue if request.items is None else as_ids("items", request.items)
@@ -274,12 +256,29 @@ def prepare(request: Request) -> Prepared:
         universe = "declared"
     elif strategy.learns_from_unlisted:
         universe = "hashed into buckets"
-    inputs = InputStatement(
-        threshold=ratings.threshold,
-        user_list="read off the ratings" if users is None else "declared",
-        item_universe=universe,
-        filtered_by=ratings.filtered_by,
-        alignment=_alignment_statement(request.alignment, users),
+    draft = Certificate.model_construct(
+        epsilon=None if request.insecure_no_noise else guarantee.epsilon,
+        delta=guarantee.delta,
+        unit=guarantee.unit.value,
+        calibration=calibration.value,
+        bounds=bounds_statement(bounds),
+        noise=NoiseStatement.model_construct(source=request.source),
+        users=declared.users,
+        items=declared.items,
+        strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
+        dim=strategy.dim,
+        input=InputStatement(
+            threshold=ratings.threshold,
+            user_list="read off the ratings" if users is None else "declared",
+            item_universe=universe,
+            filtered_by=ratings.filtered_by,
+            alignment=_alignment_statement(request.alignment, users),
+        ),
+        guide=guide,
+        ledger=None,
+        software=f"pricdr {__version__}",
+        issuer=request.issuer,
+        issued=issued,
     )
     return Prepared(
         request=request,
@@ -288,13 +287,8 @@ def prepare(request: Request) -> Prepared:
         selected=selected,
         # Nobody may be in both groups: each group pays with its whole budget.
         unlisted=ratings.outside(selected.users, selected.items) if strategy.learns_from_unlisted else None,
-        declared=declared,
-        steps=calibrated(
-            guarantee, strategy, declared, Calibration(request.calibration), noisy=not request.insecure_no_noise
-        ),
-        inputs=inputs,
-        issued=issued,
-        guide=guide,
+        steps=calibrated(guarantee, strategy, declared, calibration, noisy=not request.insecure_no_noise),
+        draft=draft,
     )
 
 

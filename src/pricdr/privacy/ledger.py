@@ -9,6 +9,8 @@ The budget is the promise: it holds however each release was chosen along the wa
 section 2, *Filter*). What was spent so far is what the same releases would cost had all of them been fixed in advance.
 """
 
+import hashlib
+import json
 import math
 import os
 import secrets
@@ -16,31 +18,26 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
 
-from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError, VerificationError
 from pricdr.files import PRIVATE, replace_file, require_local, write_new
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, composed_mu, mu_of
-from pricdr.signing import public_text
+from pricdr.signing import is_signed_by, public_from_text, public_text, sign
 from pricdr.untrusted import read_all
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-import hashlib
-import json
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from pricdr.errors import VerificationError
-from pricdr.signing import is_signed_by, public_from_text, sign
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+try:
+    import fcntl
+except ImportError as error:
+    raise ImportError(POSIX_ONLY) from error
 
 LARGEST_BUDGET: Final = 1e9
 """The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
@@ -101,17 +98,62 @@ _LineT = TypeVar("_LineT", BudgetLine, Spend, _SignatureLine)
 
 
 @dataclass(frozen=True)
-class Contents:
-    """A ledger file, every line of it checked."""
+class Balance:
+    """A ledger's contents at one moment, every line of the file checked."""
 
     budget: Guarantee
     spends: tuple[Spend, ...]
     opening: str
     """SHA-256 of the first line, which identifies the ledger."""
-    raw: bytes
+    signed_by: str | None = None
+    """The public key of the signature that the ledger ends in and that holds, base64 of its 32 bytes."""
+    raw: bytes = field(default=b"", repr=False, compare=False)
     """The lines that are chained: the file, but for its signature."""
-    signed_by: str | None
-    """The key of the signature that the file ends in, and that holds."""
+
+    @classmethod
+    def unspent(cls, budget: Guarantee) -> "Balance":
+        """Return the balance of a budget before any release, and before there is a ledger of it."""
+        return cls(budget, (), "")
+
+    @property
+    def mu(self) -> float:
+        """μ of everything released so far."""
+        return composed_mu(spend.mu for spend in self.spends)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of everything released so far, at the budget's δ, as if all of it had been fixed in advance.
+
+        Where a release was chosen by looking at earlier ones, the budget is what holds, not this figure.
+        """
+        return self.epsilon_with()
+
+    @property
+    def mu_left(self) -> float:
+        """μ of the largest single release that still fits: μ² is what is left, not ε."""
+        whole = mu_of(self.budget.epsilon, self.budget.delta) / LATTICE_FACTOR
+        return math.sqrt(max(0.0, whole**2 - self.mu**2))
+
+    @property
+    def room(self) -> float:
+        """ε of the largest single release that still fits, at the budget's δ."""
+        return composed_epsilon([(self.mu_left, 1)], self.budget.delta)
+
+    def room_for(self, mu: float) -> int:
+        """Return how many more releases of this μ fit: squares add up."""
+        # What is left is computed with a margin of 1e-12, which must not cost a release that fits.
+        return int((self.mu_left / mu) ** 2 * (1 + _SLACK))
+
+    def until(self, number: int) -> "Balance":
+        """Return the balance right after the release of this number."""
+        return replace(self, spends=self.spends[:number], raw=b"")
+
+    def epsilon_with(self, *more: Spend) -> float:
+        """Return ε if ``more`` were released too."""
+        try:
+            return composed_epsilon([(spend.mu, spend.dim) for spend in (*self.spends, *more)], self.budget.delta)
+        except ParameterError:  # a μ so large that no finite ε covers it
+            return math.inf
 
     def chained(self, spend: Spend, nonce: str) -> tuple[Spend, bytes]:
         """Return one more release as the next line of the file, and the line's bytes."""
@@ -141,7 +183,7 @@ def signature_line(chained: bytes, key: "Ed25519PrivateKey") -> bytes:
     return _encode(_SignatureLine(signed_by=public_text(key.public_key()), signature=signature))
 
 
-def parse(raw: bytes, name: object, *, trusted: bool = False) -> Contents:
+def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
     """Return the ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed.
 
     With ``trusted`` no signature is looked at: for its owner, who is about to sign it.
@@ -169,7 +211,7 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Contents:
         signed_by = None if trusted else _signer(signature, chained, required=header.signed is not None)
     except _FlawError as flaw:
         raise _damaged(name, len(lines) + 1, flaw, f"{_RESTORE}; without one, pricdr ledger sign") from flaw
-    return Contents(
+    return Balance(
         budget=Guarantee(epsilon=header.epsilon, delta=header.delta, unit=header.unit),
         spends=tuple(spends),
         opening=hashlib.sha256(lines[0]).hexdigest(),
@@ -280,11 +322,6 @@ def compact(content: dict[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-try:
-    import fcntl
-except ImportError as error:
-    raise ImportError(POSIX_ONLY) from error
-
 FORFEIT: Final = "forfeit"
 """The strategy named by a line that charges all that was left, in place of a line that was lost."""
 _LARGEST: Final = 1 << 28
@@ -312,63 +349,6 @@ class Cost(TypedDict):
     unit: Unit
     strategy: str
     promise: str
-
-
-@dataclass(frozen=True)
-class Balance:
-    """A ledger's contents at one moment."""
-
-    budget: Guarantee
-    spends: tuple[Spend, ...]
-    opening: str
-    """SHA-256 of the first line, which identifies the ledger."""
-    signed_by: str | None = None
-    """The public key of the signature that the ledger ends in, base64 of its 32 bytes."""
-
-    @classmethod
-    def unspent(cls, budget: Guarantee) -> "Balance":
-        """Return the balance of a budget before any release, and before there is a ledger of it."""
-        return cls(budget, (), "")
-
-    @property
-    def mu(self) -> float:
-        """μ of everything released so far."""
-        return composed_mu(spend.mu for spend in self.spends)
-
-    @property
-    def epsilon(self) -> float:
-        """ε of everything released so far, at the budget's δ, as if all of it had been fixed in advance.
-
-        Where a release was chosen by looking at earlier ones, the budget is what holds, not this figure.
-        """
-        return self.epsilon_with()
-
-    @property
-    def mu_left(self) -> float:
-        """μ of the largest single release that still fits: μ² is what is left, not ε."""
-        whole = mu_of(self.budget.epsilon, self.budget.delta) / LATTICE_FACTOR
-        return math.sqrt(max(0.0, whole**2 - self.mu**2))
-
-    @property
-    def room(self) -> float:
-        """ε of the largest single release that still fits, at the budget's δ."""
-        return composed_epsilon([(self.mu_left, 1)], self.budget.delta)
-
-    def room_for(self, mu: float) -> int:
-        """Return how many more releases of this μ fit: squares add up."""
-        # What is left is computed with a margin of 1e-12, which must not cost a release that fits.
-        return int((self.mu_left / mu) ** 2 * (1 + _SLACK))
-
-    def until(self, number: int) -> "Balance":
-        """Return the balance right after the release of this number."""
-        return Balance(self.budget, self.spends[:number], self.opening, self.signed_by)
-
-    def epsilon_with(self, *more: Spend) -> float:
-        """Return ε if ``more`` were released too."""
-        try:
-            return composed_epsilon([(spend.mu, spend.dim) for spend in (*self.spends, *more)], self.budget.delta)
-        except ParameterError:  # a μ so large that no finite ε covers it
-            return math.inf
 
 
 class Ledger:
@@ -401,7 +381,7 @@ class Ledger:
     def read(self) -> Balance:
         """Return what the file says now; :class:`LedgerError` where it is damaged or was changed."""
         with self._open() as descriptor:
-            return _balance(parse(self._content(descriptor), self.path))
+            return parse(self._content(descriptor), self.path)
 
     def require_spendable(self, unit: Unit) -> Balance:
         """Refuse a release counted in another unit, whose μ cannot be added, and a ledger signed by another key."""
@@ -413,22 +393,22 @@ class Ledger:
     def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
         with self._open_to_write() as descriptor:
-            contents = parse(self._content(descriptor), self.path)
-            self._require_key(contents.signed_by)
+            balance = parse(self._content(descriptor), self.path)
+            self._require_key(balance.signed_by)
             new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-            self._require_room(_balance(contents), new, unit)
-            signed = contents.signed_by is not None
-            return self._append(descriptor, contents, *contents.chained(new, _nonce()), signed=signed)
+            self._require_room(balance, new, unit)
+            signed = balance.signed_by is not None
+            return self._append(descriptor, balance, *balance.chained(new, _nonce()), signed=signed)
 
     def after(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Return the balance as it would be after :meth:`spend`, or refuse as it would; nothing is recorded."""
         with self._open() as descriptor:
             self._require_writable(descriptor)
-            before = _balance(parse(self._content(descriptor), self.path))
+            before = parse(self._content(descriptor), self.path)
         self._require_key(before.signed_by)
         new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
         self._require_room(before, new, unit)
-        return Balance(before.budget, (*before.spends, new), before.opening, before.signed_by)
+        return replace(before, spends=(*before.spends, new), raw=b"")
 
     def sign(self) -> Balance:
         """Sign the ledger as it stands: for the first time, with another key, or after its end was repaired.
@@ -437,32 +417,32 @@ class Ledger:
         """
         assert self._key is not None, "there is a key to sign with"
         with self._open_to_write() as descriptor:
-            contents = parse(self._content(descriptor), self.path, trusted=True)
-            self._replace(descriptor, contents.raw, signed=True)
-            return Balance(contents.budget, contents.spends, contents.opening, public_text(self._key.public_key()))
+            balance = parse(self._content(descriptor), self.path, trusted=True)
+            self._replace(descriptor, balance.raw, signed=True)
+            return replace(balance, signed_by=public_text(self._key.public_key()))
 
     def rebuild(self, lost: Spend) -> Balance:
         """Put ``lost`` in place of a last line that was cut off; it must have the hash that line was written with."""
         with self._open_to_write() as descriptor:
-            contents, rest = self._cut(descriptor)
-            new, line = contents.chained(lost, lost.nonce)
+            balance, rest = self._cut(descriptor)
+            new, line = balance.chained(lost, lost.nonce)
             # The hash covers all lines before it, so a rebuilt line can only stand where it stood.
             if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
                 raise LedgerError(
                     f"{self.path}: the line that was cut off is that of release {new.number}, and not of the one given"
                 )
-            return self._append(descriptor, contents, new, line)
+            return self._append(descriptor, balance, new, line)
 
     def forfeit(self) -> Balance:
         """Charge all that was left of the budget for a last line that was cut off: it cannot have cost more."""
         with self._open_to_write() as descriptor:
-            contents, _ = self._cut(descriptor)
-            left = max(_balance(contents).mu_left, _SLACK)  # a line must cost something
+            balance, _ = self._cut(descriptor)
+            left = max(balance.mu_left, _SLACK)  # a line must cost something
             promise = "all that was left, for a line that was lost"
             new = Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now())
-            return self._append(descriptor, contents, *contents.chained(new, _nonce()))
+            return self._append(descriptor, balance, *balance.chained(new, _nonce()))
 
-    def _cut(self, descriptor: int) -> tuple[Contents, bytes]:
+    def _cut(self, descriptor: int) -> tuple[Balance, bytes]:
         """Return the file before a last line that was cut off, and what is left of that line."""
         raw = self._content(descriptor)
         parts = split_cut_line(raw)
@@ -472,9 +452,9 @@ class Ledger:
         # A signature came after the line and is lost with it: whoever has the key signs again.
         return parse(parts[0], self.path, trusted=True), parts[1]
 
-    def _append(self, descriptor: int, contents: Contents, new: Spend, line: bytes, *, signed: bool = False) -> Balance:
-        self._replace(descriptor, contents.raw + line, signed=signed)
-        return Balance(contents.budget, (*contents.spends, new), contents.opening, contents.signed_by)
+    def _append(self, descriptor: int, balance: Balance, new: Spend, line: bytes, *, signed: bool = False) -> Balance:
+        self._replace(descriptor, balance.raw + line, signed=signed)
+        return replace(balance, spends=(*balance.spends, new), raw=balance.raw + line)
 
     def _replace(self, descriptor: int, lines: bytes, *, signed: bool) -> None:
         """Write the lines and their signature, both in one step."""
@@ -560,10 +540,6 @@ class Ledger:
         if len(content) > _LARGEST:
             raise InputError(f"{self.path} has more than {_LARGEST:,} bytes, the most that is read")
         return content
-
-
-def _balance(contents: Contents) -> Balance:
-    return Balance(contents.budget, contents.spends, contents.opening, contents.signed_by)
 
 
 def _still_current(descriptor: int, path: Path) -> bool:

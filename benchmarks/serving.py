@@ -265,7 +265,7 @@ def show_methods(items: int) -> None:
     }
     print(f"{'model':30}{'items':>9}{'one user ms':>13}{'each of 32, ms':>16}")
     for name, model in models.items():
-        snapshot = Snapshot.of(model)
+        snapshot = Snapshot(model)
         one, many = (timed(snapshot, count) for count in (1, 32))
         print(f"{name:30}{len(snapshot.model.items):9,}{one:13.2f}{many:16.2f}", flush=True)
 

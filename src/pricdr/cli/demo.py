@@ -26,7 +26,7 @@ def demo(
     from pricdr.demo.story import Screen, play, serving_inputs
 
     if serve:  # refuse a missing extra or an invalid port before a minute of training
-        from pricdr.serving.settings import Settings
+        from pricdr.serving.app import Settings
 
         Settings(port=port)
     play(out, Screen(say, progress_bar))

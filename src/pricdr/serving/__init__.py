@@ -1,8 +1,4 @@
-"""Serves recommendations over HTTP from a model folder: ``pricdr serve``.
-
-``snapshot`` is one loaded model, ``models`` holds the one being served, ``worker`` scores, ``gate`` checks every
-request before it reaches ``app``, and ``server`` runs the process.
-"""
+"""Serves recommendations over HTTP from a model folder: ``pricdr serve``."""
 
 from pricdr.extras import SERVE
 

@@ -12,8 +12,8 @@ Report: TypeAlias = Callable[..., None]
 """Called with the name of an event and facts about it."""
 
 
-class ServerLog:
-    """Writes events to a stream, in order.
+class ServerLog(logging.Handler):
+    """Writes events to a stream, in order; also what uvicorn and asyncio report, without what may quote a request.
 
     Args:
         stream: where to write; None discards all events.
@@ -24,6 +24,7 @@ class ServerLog:
     def __init__(
         self, stream: TextIO | None = None, event_line: Callable[..., str] = str, *, requests: bool = True
     ) -> None:
+        super().__init__(logging.ERROR)
         self._stream, self._event_line, self.requests = stream, event_line, requests
         self._queue: Queue[tuple[str, dict[str, object]] | None] = Queue(_MAX_QUEUED)
         self._lost = 0
@@ -39,8 +40,29 @@ class ServerLog:
         except Full:
             self._lost += 1
 
+    def fault(self, error: Exception) -> None:
+        """Log an error of ours: its type and the file and line, which cannot quote an id as its message can."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        self.event("fault", error=type(error).__name__, place=place)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log the type of an error that a library reports, without its message."""
+        kind = record.exc_info[0] if record.exc_info else None
+        self.event("server fault", error=None if kind is None else kind.__name__, line=record.lineno)
+
+    def take_over(self) -> None:
+        """Log what uvicorn and asyncio report; without a handler, Python would print it, which is not JSON."""
+        for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio"):
+            logger = logging.getLogger(name)
+            logger.handlers, logger.propagate = [self], False
+            logger.setLevel(logging.ERROR)
+
     def close(self) -> None:
         """Write what is left, taking at most a second or two."""
+        super().close()
         if self._thread.is_alive():
             try:
                 self._queue.put(None, timeout=1)
@@ -49,6 +71,7 @@ class ServerLog:
             self._thread.join(timeout=1)
 
     def _write(self) -> None:
+        assert self._stream is not None
         closed = False
         while not closed:
             waiting = [self._queue.get()]
@@ -59,30 +82,8 @@ class ServerLog:
                 lost, self._lost = self._lost, 0
                 lines.append(self._event_line("lines lost", count=lost))
             try:
-                assert self._stream is not None
                 self._stream.write("".join(f"{line}\n" for line in lines))
                 self._stream.flush()
             except (OSError, ValueError):  # a log without a reader is not a reason to stop serving
                 self._stream = None
                 return
-
-
-class FaultHandler(logging.Handler):
-    """Logs the type of an error that uvicorn or asyncio reports, without its message, which may quote a request."""
-
-    def __init__(self, log: ServerLog) -> None:
-        super().__init__(logging.ERROR)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Log one error."""
-        kind = record.exc_info[0] if record.exc_info else None
-        self._log.event("server fault", error=None if kind is None else kind.__name__, line=record.lineno)
-
-
-def location_of(error: BaseException) -> str:
-    """Return the file and line that raised an error: unlike its message, they cannot quote an id."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

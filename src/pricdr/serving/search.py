@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.data.csr import CSR
 from pricdr.data.ratings import IntArray
 from pricdr.extras import FAISS
 from pricdr.models.fitted import FittedModel
@@ -41,21 +40,20 @@ class ExactSearch:
     """Scores every item: exact, and fast enough up to a million items."""
 
     def __init__(self, model: FittedModel) -> None:
-        self._model = model
-        self.rows = rows_at_once(model)
+        self._model, self._rows = model, _rows_at_once(model)
         # One buffer, used by one thread at a time: two products at once would only compete for the same memory bus.
-        self._buffer = np.empty((self.rows, len(model.items)), dtype=np.float32)
+        self._buffer = np.empty((self._rows, len(model.items)), dtype=np.float32)
         self._lock = Lock()
         sparse = sp.issparse(model.user_vectors) and sp.issparse(model.item_vectors)
         # A product of two sparse matrices needs the second one transposed: do that once, not for every product.
-        self._weights: CSR | None = sp.csr_array(model.item_vectors.T) if sparse else None
+        self._weights = sp.csr_array(model.item_vectors.T) if sparse else None
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` best unseen items of each of the users at these positions."""
         ranked: list[Ranked] = []
         with self._lock:
-            for start in range(0, len(users), self.rows):
-                block = users[start : start + self.rows]
+            for start in range(0, len(users), self._rows):
+                block = users[start : start + self._rows]
                 scores = self._scores(block)
                 for row, user in enumerate(block.tolist()):
                     scores[row, seen_items(self._model, user)] = -np.inf
@@ -101,15 +99,14 @@ class ApproximateSearch:
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return approximately the ``k`` best unseen items of the users at these positions, with exact scores."""
-        vectors = self._model.user_vectors[users]
-        queries = np.hstack([vectors, np.ones((len(users), 1), dtype=np.float32)])
+        queries = np.hstack([self._model.user_vectors[users], np.ones((len(users), 1), dtype=np.float32)])
         seen = [seen_items(self._model, user) for user in users.tolist()]
         # All items that a user has rated may be among the candidates.
         most_seen = max((len(items) for items in seen), default=0)
         n_candidates = min(len(self._model.items), _OVERSAMPLING * k + most_seen)
         _, candidates = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), n_candidates)
         ranked = []
-        for user, proposed, rated in zip(users.tolist(), candidates, seen, strict=True):
+        for user, proposed, rated in zip(users, candidates, seen, strict=True):
             # setdiff1d sorts, so that ties are broken by position, as in the exact search. faiss pads with −1.
             items = np.setdiff1d(proposed[proposed >= 0], rated)
             scores = self._model.score_candidates(np.array([user]), items[None, :]) if len(items) else np.empty((1, 0))
@@ -141,37 +138,26 @@ class SimilarItems:
         vectors = model.item_vectors
         if not vectors.shape[1] and model.interaction is not None:
             vectors = model.interaction.item_parts
-        self._vectors, self._rows = vectors, rows_at_once(model)
+        self._vectors, self._rows = vectors, _rows_at_once(model)
+        self.available = bool(vectors.shape[1])  # a popularity model has no item vectors
         # In double precision: squares in single could overflow.
         squares = vectors.astype(np.float64) ** 2 if isinstance(vectors, np.ndarray) else vectors.astype(float).power(2)
         self._norms = np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64).ravel())
-
-    @property
-    def available(self) -> bool:
-        """Whether the model has item vectors; a popularity model has none."""
-        return bool(self._vectors.shape[1])
 
     def best(self, items: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` items most like each of those at these positions; none if its vector is zero."""
         ranked: list[Ranked] = []
         for start in range(0, len(items), self._rows):
-            ranked += self._best(items[start : start + self._rows], k)
+            block = items[start : start + self._rows]
+            rows = self._vectors[block]
+            with np.errstate(all="ignore"):  # a vector of zeros gives NaN, overflow infinity: both end up as −∞ below
+                directions = (rows if isinstance(rows, np.ndarray) else rows.toarray()) / self._norms[block, None]
+                product = np.asarray(self._vectors @ directions.astype(np.float32).T)
+                cosines = np.ascontiguousarray((product / self._norms[:, None]).T, dtype=np.float32)
+            cosines[~np.isfinite(cosines)] = -np.inf
+            cosines[np.arange(len(block)), block] = -np.inf
+            ranked += rank_rows(cosines, k)
         return ranked
-
-    def _best(self, items: IntArray, k: int) -> list[Ranked]:
-        rows = self._vectors[items]
-        with np.errstate(all="ignore"):  # a vector of zeros gives NaN, overflow infinity: both end up as −∞ below
-            directions = (rows if isinstance(rows, np.ndarray) else rows.toarray()) / self._norms[items, None]
-            product = np.asarray(self._vectors @ directions.astype(np.float32).T)
-            cosines = np.ascontiguousarray((product / self._norms[:, None]).T, dtype=np.float32)
-        cosines[~np.isfinite(cosines)] = -np.inf
-        cosines[np.arange(len(items)), items] = -np.inf
-        return rank_rows(cosines, k)
-
-
-def rows_at_once(model: FittedModel) -> int:
-    """Return how many rows of scores of all items to compute at once."""
-    return max(1, min(MAX_ROWS, SCORES_AT_ONCE // max(len(model.items), 1)))
 
 
 def seen_items(model: FittedModel, user: int) -> IntArray:
@@ -187,3 +173,7 @@ def rank_rows(scores: Float32Array, k: int) -> list[Ranked]:
         count = int(np.count_nonzero(best > -np.inf))  # best first, so that −∞ comes last
         ranked.append(Ranked(items[:count], best[:count]))
     return ranked
+
+
+def _rows_at_once(model: FittedModel) -> int:
+    return max(1, min(MAX_ROWS, SCORES_AT_ONCE // max(len(model.items), 1)))

@@ -1,34 +1,32 @@
 """The server process: it listens, serves, and shuts down in order."""
 
 import gc
-import logging
 import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pricdr.errors import OutputError
-from pricdr.serving.app import create_app
+from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import KeyRing
-from pricdr.serving.log import FaultHandler, ServerLog
-from pricdr.serving.models import POLL_INTERVAL, Models, watch
-from pricdr.serving.settings import Settings
-from pricdr.serving.snapshot import Snapshot
+from pricdr.serving.log import ServerLog
+from pricdr.serving.snapshot import Models, Snapshot
 
 _CONNECTIONS: Final = 1000
 """Open at the same time; further requests get 503."""
+_POLL_INTERVAL: Final = 1.0
+"""Seconds between two checks of a file."""
 _SHUTDOWN_SECONDS: Final = 8
 """For requests in flight when the server is stopped."""
 _SWITCH_INTERVAL: Final = 1e-3
 """Seconds after which a running thread hands the interpreter to a waiting one; the scoring thread needs it often."""
-_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(
@@ -38,7 +36,7 @@ def serve(
     compare: Path | None = None,
     log: ServerLog,
     ready: Callable[[str, Snapshot], None] = lambda address, snapshot: None,
-    poll_interval: float = POLL_INTERVAL,
+    poll_interval: float = _POLL_INTERVAL,
 ) -> None:
     """Serve until the process is told to stop; requests in flight then have some seconds to finish.
 
@@ -57,12 +55,11 @@ def serve(
         exempt_from_garbage_collection()
         return snapshot
 
-    closed = Event()
     with _listen(settings) as listener:  # before the model is loaded, so that a port in use is reported at once
         models = Models(model, compare, load=load, report=log.event)
         config = uvicorn.Config(
             create_app(models, settings, keys=keys, log=log),
-            http=Connection,
+            http=_Connection,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -73,9 +70,9 @@ def serve(
             timeout_keep_alive=75,  # longer than that of nginx, which would else send requests to closed connections
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
-        for check in (models.reload_if_changed, *([] if keys is None else [keys.reload_if_changed])):
-            watch(check, log.event, closed, poll_interval)
-        log_faults(log)
+        for check in (models.reload_if_changed, *([] if keys is None else [keys.reload])):
+            repeat(check, poll_interval, log)
+        log.take_over()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         snapshot = models.current
         users, items = len(snapshot.model.users), len(snapshot.model.items)
@@ -85,11 +82,10 @@ def serve(
         del snapshot  # or it would stay in memory when it is replaced
         exempt_from_garbage_collection()
         _run(uvicorn.Server(config), listener)
-        closed.set()
         log.event("stopped")
 
 
-class Connection(HttpToolsProtocol):
+class _Connection(HttpToolsProtocol):
     """A connection whose client may close its sending side after its last request, and is answered all the same."""
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio expects, unlike uvicorn
@@ -101,13 +97,32 @@ class Connection(HttpToolsProtocol):
         return True
 
 
+def repeat(check: Callable[[], None], interval: float, log: ServerLog) -> Event:
+    """Call ``check`` every ``interval`` seconds in a thread of its own, until the event that is returned is set.
+
+    A check that raises is logged and repeated: a removed key must not stay valid because a watcher has stopped. One
+    thread for each: reading a large model takes minutes. Daemons, so that it does not delay the end of the process.
+    """
+    closed = Event()
+
+    def run() -> None:
+        while not closed.wait(interval):
+            try:
+                check()
+            except Exception as error:
+                log.fault(error)
+
+    Thread(target=run, name="watching files", daemon=True).start()
+    return closed
+
+
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     """Serve until a signal arrives. uvicorn raises it again once it has stopped; then it must not end the process."""
 
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    previous = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.run(sockets=[listener])
     finally:
@@ -124,14 +139,6 @@ def exempt_from_garbage_collection() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def log_faults(log: ServerLog) -> None:
-    """Log what uvicorn and asyncio report; without a handler, Python would print it, which is not JSON."""
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [FaultHandler(log)], False
-        logger.setLevel(logging.ERROR)
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -1,45 +1,31 @@
-"""One loaded model, ready to answer queries. It never changes: a new model folder becomes a new snapshot."""
+"""The models being served: a snapshot is one loaded model, and is replaced by another when its folder changes."""
 
 import hashlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import Field
 
-from pricdr.errors import InputError, printable
+from pricdr.errors import InputError, PriCDRError, printable
 from pricdr.models.fitted import FittedModel
 from pricdr.models.recommend import BASES, Basis
-from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, rank_rows, seen_items
+from pricdr.serving.log import Report
+from pricdr.serving.search import Ranked, SimilarItems, build_search, rank_rows, seen_items
 from pricdr.untrusted import Folder
 
 _CERTIFICATE: Final = "release.certificate.json"
-FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", _CERTIFICATE)
+_FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", _CERTIFICATE)
 """The files of a model folder; the last exists only if the model was trained with a release."""
 MAX_K: Final = 1000
 """The most items in one answer."""
 _FINGERPRINT_DIGITS: Final = 12
 """Enough to tell models apart by eye."""
-
-
-class Recommended(NamedTuple):
-    """One item of an answer; ranks are counted from 1."""
-
-    item: str
-    score: float
-    rank: int
-
-
-class Answer(NamedTuple):
-    """The recommendations of one user, and what they are based on."""
-
-    user: str
-    basis: Basis
-    items: tuple[Recommended, ...]
 
 
 class Query(NamedTuple):
@@ -49,24 +35,58 @@ class Query(NamedTuple):
     k: int
 
 
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """A model with everything that answers need: positions of ids, a search, the most popular items."""
+@dataclass(slots=True)
+class RecommendedItem:
+    """One recommended item; ranks are counted from 1."""
 
-    model: FittedModel
-    folder: Path
-    fingerprint: str
-    search: Search = field(repr=False)
-    loaded_at: float = field(default_factory=time.time)
+    item: str
+    score: float
+    rank: Annotated[int, Field(ge=1)]
+
+
+@dataclass(slots=True)
+class Answer:
+    """The best unseen items of one user, best first, and what they are based on."""
+
+    user: str
+    basis: Annotated[
+        Basis,
+        Field(
+            description="history: the user's own ratings; release: the user's row in the source's release; both; "
+            "popularity: nothing about the user, who gets the most popular items."
+        ),
+    ]
+    items: list[RecommendedItem]
+
+
+class Snapshot:
+    """One loaded model with all that answers need: positions of ids, a search, the most popular items. Never changes.
+
+    Args:
+        model: the model.
+        fingerprint: what identifies it in answers and logs.
+        folder: where it was read.
+        exact: score all items, however many there are; otherwise more than a million items get an index.
+    """
+
+    def __init__(
+        self, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model"), exact: bool = True
+    ) -> None:
+        self.model, self._search = build_search(model, exact=exact)
+        self.folder, self.fingerprint, self.loaded_at = folder, fingerprint, time.time()
+        self._users = {name: at for at, name in enumerate(model.users)}
+        self._items = {name: at for at, name in enumerate(model.items)}
+        self._bases = model.bases(np.arange(len(model.users))).astype(np.uint8)
+        self._popular = self._recommended(rank_rows(model.popularity()[None, :], MAX_K)[0], MAX_K)
+        self._similar = SimilarItems(self.model)
+        self.compares_items = self._similar.available
+        """Whether similar items can be found; a popularity model has no item vectors."""
 
     @classmethod
     def load(cls, folder: Path, *, public_key: Path | None = None, exact: bool = True) -> "Snapshot":
-        """Return the model in ``folder``, fully checked and warmed up.
+        """Return the model in ``folder`` or in what it links to, fully checked and warmed up.
 
-        Args:
-            folder: a model folder, or a link to one.
-            public_key: a PEM file; a model trained on a release is refused unless that key signed it.
-            exact: score all items, however many there are; otherwise more than a million items get an index.
+        If ``public_key`` is given, a model trained on a release is refused unless that key signed it.
 
         Raises:
             InputError: it is not a model, or it cannot answer queries.
@@ -75,19 +95,11 @@ class Snapshot:
         model = FittedModel.load(folder, public_key=public_key)
         if _fingerprint(folder) != fingerprint:
             raise InputError(f"{folder} changed while it was being read")
-        snapshot = cls.of(model, fingerprint=fingerprint, folder=folder, exact=exact)
+        snapshot = cls(model, fingerprint=fingerprint, folder=folder, exact=exact)
         # A first query, so everything that is computed on first use is ready and known to work.
         snapshot.answers([Query("", 1), *(Query(user, 1) for user in model.users[:1])])
         snapshot.similar_to([Query(item, 1) for item in model.items[:1]])
         return snapshot
-
-    @classmethod
-    def of(
-        cls, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model"), exact: bool = True
-    ) -> "Snapshot":
-        """Return a snapshot of a model that is in memory."""
-        model, search = build_search(model, exact=exact)
-        return cls(model, folder, fingerprint, search)
 
     @property
     def name(self) -> str:
@@ -106,7 +118,7 @@ class Snapshot:
         """Return the answers to several queries, in order, by one matrix product for all of them."""
         positions = [self._users.get(query.id, -1) for query in queries]
         known = np.array([position for position in positions if position >= 0], dtype=np.int64)
-        ranked = iter(self.search.best(known, max(query.k for query in queries)) if len(known) else ())
+        ranked = iter(self._search.best(known, max(query.k for query in queries)) if len(known) else ())
         bases = iter(self._bases[known].tolist())
         return [
             Answer(query.id, Basis.POPULARITY, self._popular[: query.k])
@@ -115,12 +127,7 @@ class Snapshot:
             for query, position in zip(queries, positions, strict=True)
         ]
 
-    @property
-    def compares_items(self) -> bool:
-        """Whether similar items can be found; a popularity model has no item vectors."""
-        return self._similar.available
-
-    def similar_to(self, queries: Sequence[Query]) -> list[tuple[Recommended, ...] | None]:
+    def similar_to(self, queries: Sequence[Query]) -> list[list[RecommendedItem] | None]:
         """Return the items most like each of some items, by the cosine of their vectors; None for an unknown one."""
         positions = [self._items.get(query.id, -1) if self.compares_items else -1 for query in queries]
         known = np.array([position for position in positions if position >= 0], dtype=np.int64)
@@ -130,46 +137,115 @@ class Snapshot:
             for query, position in zip(queries, positions, strict=True)
         ]
 
-    def history(self, user: str) -> tuple[str, ...]:
+    def history(self, user: str) -> list[str]:
         """Return the items that a user rated in training; none if the model was exported without histories."""
         position = self._users.get(user)
-        if position is None:
-            return ()
-        return tuple(self.model.items[at] for at in seen_items(self.model, position).tolist())
+        return [] if position is None else [self.model.items[at] for at in seen_items(self.model, position).tolist()]
 
-    def _recommended(self, ranked: Ranked, k: int) -> tuple[Recommended, ...]:
+    def _recommended(self, ranked: Ranked, k: int) -> list[RecommendedItem]:
         items = self.model.items
         pairs = zip(ranked.items[:k].tolist(), ranked.scores[:k].tolist(), strict=True)
-        return tuple([Recommended(items[at], score, rank) for rank, (at, score) in enumerate(pairs, 1)])
+        return [RecommendedItem(items[at], score, rank) for rank, (at, score) in enumerate(pairs, 1)]
 
-    @cached_property
-    def _bases(self) -> npt.NDArray[np.uint8]:
-        """The basis of each user's answers, as positions in ``BASES``."""
-        return self.model.bases(np.arange(len(self.model.users))).astype(np.uint8)
 
-    @cached_property
-    def _users(self) -> dict[str, int]:
-        return {name: at for at, name in enumerate(self.model.users)}
+class _WatchedModel:
+    """One model folder and the latest snapshot of it."""
 
-    @cached_property
-    def _items(self) -> dict[str, int]:
-        return {name: at for at, name in enumerate(self.model.items)}
+    def __init__(self, folder: Path, load: Callable[[Path], Snapshot], report: Report) -> None:
+        self._folder, self._load, self._report = folder, load, report
+        self._loaded_signature = self._last_signature = self._signature()
+        self.problem: str | None = None
+        self.loads = Counter(taken=1, refused=0)
+        self.snapshot = load(folder)
 
-    @cached_property
-    def _popular(self) -> tuple[Recommended, ...]:
-        """The answer for users whom the model does not know."""
-        return self._recommended(rank_rows(self.model.popularity()[None, :], MAX_K)[0], MAX_K)
+    def reload_if_changed(self) -> None:
+        """Load the folder if it has changed and is no longer being written."""
+        signature = self._signature()
+        settled, self._last_signature = signature == self._last_signature, signature
+        if signature == self._loaded_signature or not settled:
+            return
+        self._loaded_signature = signature
+        try:
+            snapshot = self._load(self._folder)
+        except Exception as error:  # whatever is wrong with the folder, the old model goes on answering
+            self.problem = str(error) if isinstance(error, PriCDRError) else f"{self._folder}: {type(error).__name__}"
+            self.loads["refused"] += 1
+            self._report("model refused", reason=self.problem, serving=self.snapshot.fingerprint)
+            return
+        if snapshot.fingerprint != self.snapshot.fingerprint:  # otherwise touched or moved, but the same model
+            self.loads["taken"] += 1
+            users, items = len(snapshot.model.users), len(snapshot.model.items)
+            self._report("model taken", model=snapshot.fingerprint, users=users, items=items)
+            # Answers that were begun with the old snapshot hold it; it is freed after the last of them.
+            freed = weakref.finalize(self.snapshot, self._report, "model freed", model=self.snapshot.fingerprint)
+            freed.atexit = False
+            self.snapshot = snapshot
+        self.problem = None
 
-    @cached_property
-    def _similar(self) -> SimilarItems:
-        return SimilarItems(self.model)
+    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
+        """Return what changes when a file is written or replaced, or a link to the folder is moved."""
+        return tuple(_file_signature(self._folder / name) for name in _FILES)
+
+
+class Models:
+    """The model being served, and an optional second one that the page compares it with.
+
+    Args:
+        folder: a model folder that may be replaced, or a link that may be moved to another one.
+        compare: a second model folder.
+        load: loads a folder as a snapshot.
+        report: called with what happens to the models.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        compare: Path | None = None,
+        *,
+        load: Callable[[Path], Snapshot] = Snapshot.load,
+        report: Report = lambda event, **facts: None,
+    ) -> None:
+        self._watched = [_WatchedModel(place, load, report) for place in (folder, compare) if place is not None]
+
+    @property
+    def current(self) -> Snapshot:
+        """The snapshot to answer a request from, to be asked for once in each request."""
+        return self._watched[0].snapshot
+
+    @property
+    def all(self) -> list[Snapshot]:
+        """The snapshot being served, and the one to compare it with if there is one."""
+        return [watched.snapshot for watched in self._watched]
+
+    @property
+    def problem(self) -> str | None:
+        """Why the newest folder was refused; None if it was not."""
+        return next((watched.problem for watched in self._watched if watched.problem), None)
+
+    @property
+    def loads(self) -> Counter[str]:
+        """How many folders of the model being served were loaded ("taken") and refused since the start."""
+        return self._watched[0].loads
+
+    def reload_if_changed(self) -> None:
+        """Check the folders once, and load those that have changed."""
+        for watched in self._watched:
+            watched.reload_if_changed()
+
+
+def _file_signature(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
 
 
 def _fingerprint(folder: Path) -> str:
     """Return a short hash of all files in a model folder: two exports may differ only in their numbers."""
     digest = hashlib.sha256()
     with Folder.opened(folder, "a model") as opened:
-        for name in FILES:
+        for name in _FILES:
             if name == _CERTIFICATE and not opened.holds(name):
                 continue
             with opened.file(name, limit=2**63 - 1) as descriptor, open(descriptor, "rb", closefd=False) as file:

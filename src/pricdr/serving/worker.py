@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from time import thread_time
 from typing import Any, Final, NamedTuple
 
-from pricdr.serving.errors import busy
 from pricdr.serving.search import MAX_ROWS
-from pricdr.serving.snapshot import Answer, Query, Recommended, Snapshot
+from pricdr.serving.snapshot import Query, Snapshot
 
 _MAX_WAIT: Final = 0.25
 """Seconds of scoring that may wait in a lane; further queries are refused."""
@@ -28,6 +27,10 @@ _WEIGHT: Final = 0.1
 """Weight of the newest measurement in the running mean of the seconds per answer."""
 
 
+class Busy(Exception):  # noqa: N818 - no error of the program
+    """Too much is waiting already."""
+
+
 class Quota:
     """Something of which one caller may use ``each``, and all callers together ``total``."""
 
@@ -37,9 +40,9 @@ class Quota:
 
     @contextmanager
     def take(self, caller: str, amount: int = 1) -> Iterator[None]:
-        """Use some of it until the block ends; refuse the request if there is not enough left."""
+        """Use some of it until the block ends; raise :class:`Busy` if there is not enough left."""
         if self.used[caller] + amount > self._each or self.used.total() + amount > self._total:
-            raise busy()
+            raise Busy
         self.used[caller] += amount
         try:
             yield
@@ -89,7 +92,7 @@ class Worker:
         self.users, self.batches = (Lane(lambda snapshot, queries: snapshot.answers(queries)) for _ in range(2))
         self.similar_items = Lane(lambda snapshot, queries: snapshot.similar_to(queries))
         self._lanes = (self.users, self.batches, self.similar_items)
-        self._thread = _new_thread()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scoring")
         self._rounds: asyncio.Task[None] | None = None
 
     @property
@@ -97,28 +100,11 @@ class Worker:
         """How many queries wait to be scored."""
         return sum(len(job.queries) for lane in self._lanes for job in lane.jobs)
 
-    async def answer(self, snapshot: Snapshot, query: Query) -> Answer:
-        """Return the answer for one user."""
-        answers: list[Answer] = await self._answers(self.users, snapshot, [query])
-        return answers[0]
-
-    async def batch(self, snapshot: Snapshot, queries: Sequence[Query]) -> list[Answer]:
-        """Return the answers for at most ``MAX_ROWS`` users, in order; they wait, since a quota has admitted them."""
-        return await self._answers(self.batches, snapshot, queries)
-
-    async def similar(self, snapshot: Snapshot, query: Query) -> tuple[Recommended, ...] | None:
-        """Return the items most like one item; None if the model does not know it."""
-        answers: list[tuple[Recommended, ...] | None] = await self._answers(self.similar_items, snapshot, [query])
-        return answers[0]
-
-    def close(self) -> None:
-        """Shut the thread down after the round it is scoring."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._thread = _new_thread()  # starts with the next query, if the application is started again
-
-    async def _answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[Query]) -> list[Any]:
+    async def answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[Query]) -> list[Any]:
+        """Return what ``lane`` answers to at most ``MAX_ROWS`` queries, in order."""
+        # Batches wait, since a quota has admitted them.
         if lane is not self.batches and len(lane.jobs) >= max(_MIN_WAITING, int(_MAX_WAIT / lane.seconds_per_answer)):
-            raise busy()
+            raise Busy
         if not lane.jobs:
             lane.used = max(lane.used, min((other.used for other in self._lanes if other.jobs), default=0.0))
         job = _Job(snapshot, queries, asyncio.get_running_loop().create_future())
@@ -150,10 +136,6 @@ class Worker:
                     job.answers.set_result(outcome[before:at])
             lane.used += seconds
             lane.seconds_per_answer += _WEIGHT * (seconds / at - lane.seconds_per_answer)
-
-
-def _new_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="scoring")
 
 
 def _score(lane: Lane, jobs: list[_Job]) -> tuple[list[Any], float]:

@@ -1,0 +1,241 @@
+"""What every request passes before it reaches a route: name of the host, key, body; then headers, metrics and the log.
+
+A plain ASGI middleware. How many connections and requests a client may open, how fast it must send, and TLS are left to
+the proxy in front (``deploy/nginx.conf``). No metric and no line of the log holds anything that a client sent.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, MutableMapping
+from functools import cache
+from time import perf_counter
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
+
+from pricdr.data.ids import CONTROLS
+from pricdr.models.recommendations import Basis
+from pricdr.serving.keys import KeyRing, Keys, Scope, presented_key
+from pricdr.serving.log import ServerLog
+from pricdr.serving.worker import Busy, Quota
+
+OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
+"""Paths that need no key."""
+_BODY_BYTES: Final = 1 << 20
+_BODY_SECONDS: Final = 10.0
+"""Until a body must have arrived."""
+_BODIES: Final = (16, 64)
+"""Bodies of one caller, and of all, that may be arriving at the same time."""
+_METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
+_CONTROL: Final = re.compile(CONTROLS)
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""A browser may not run scripts, load from elsewhere, frame, sniff, send a referrer or cache."""
+_CHALLENGES: Final = ('Basic realm="pricdr", charset="UTF-8"', 'Bearer realm="pricdr"')
+"""In separate headers: Chromium reads one challenge a header, and would not ask for a key if Bearer came first."""
+_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+
+
+class Refusal(Exception):  # noqa: N818 - most refusals are not errors of the program
+    """A request that is answered with an error status, and a sentence that repeats nothing from the request."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers
+
+
+class Metrics:
+    """Counts and durations of requests, for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        requests = Counter(
+            "pricdr_requests", "Requests answered, by route and status.", ("route", "status"), registry=registry
+        )
+        seconds = Histogram(
+            "pricdr_request_seconds", "Time to answer a request.", ("route",), buckets=_BUCKETS, registry=registry
+        )
+        answers = Counter("pricdr_answers", "Users answered, by basis.", ("basis",), registry=registry)
+        # Looking a label up takes longer than counting, so each of the few combinations is looked up only once.
+        self._requests = cache(lambda route, status: (requests.labels(route, str(status)), seconds.labels(route)))
+        self._answers = {basis: answers.labels(basis.value) for basis in Basis}
+
+    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """Add a metric that is looked up whenever it is asked for."""
+        Gauge(name, about, registry=self.registry).set_function(value)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        counter, histogram = self._requests(route, status)
+        counter.inc()
+        histogram.observe(seconds)
+
+    def answer(self, basis: Basis) -> None:
+        """Count the answer for one user."""
+        self._answers[basis].inc()
+
+
+class Gate:
+    """Checks, counts and logs the requests to ``app``.
+
+    Args:
+        app: what answers them.
+        hosts: the host names that requests may use; any if None.
+        keys: checks API keys; if None, no key is needed.
+        metrics: where requests are counted.
+        log: where they are logged.
+        error_page: returns an error as a page, for what is below ``/page``.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: frozenset[str] | None,
+        keys: KeyRing | Keys | None,
+        metrics: Metrics,
+        log: ServerLog,
+        error_page: Callable[[int, str], Response],
+    ) -> None:
+        self._app, self._hosts, self._keys, self._metrics, self._log = app, hosts, keys, metrics, log
+        self._error_page, self._bodies = error_page, Quota(*_BODIES)
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = perf_counter(), 0
+
+        async def send_on(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        async def refuse(refusal: Refusal) -> None:
+            if not status:  # otherwise part of a response has been sent, and nothing can be added to it
+                await self._response(refusal, scope["path"])(scope, receive, send_on)
+
+        state = scope.setdefault("state", {})
+        try:
+            await self._pass_on(scope, receive, send_on)
+        except Refusal as refusal:
+            await refuse(refusal)
+        except Busy:
+            await refuse(Refusal(503, "the server is busy: try again in a second", **{"retry-after": "1"}))
+        except Exception as error:  # a bug: the client learns only that there was one
+            self._log.fault(error)
+            await refuse(Refusal(500, "internal error; see the server's log"))
+        finally:
+            seconds, route = perf_counter() - started, getattr(scope.get("route"), "path_format", "none")
+            self._metrics.request(route, status, seconds)
+            if self._log.requests:
+                # The client chooses the method, so it may be any text.
+                method, ms = scope["method"] if scope["method"] in _METHODS else "other", round(seconds * 1e3, 2)
+                self._log.event("request", method=method, route=route, status=status, ms=ms, key=state.get("key"))
+
+    async def _pass_on(self, scope: Connection, receive: Receive, send: Send) -> None:
+        headers, state = _checked_headers(scope, self._hosts), scope["state"]
+        if self._keys is None or scope["path"] in OPEN:
+            state["caller"] = (scope.get("client") or [""])[0]
+        else:
+            state["caller"] = state["key"] = _authenticated(self._keys, headers, scope["path"])
+        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+            await self._app(scope, receive, send)
+            return
+        with self._bodies.take(state["caller"]):
+            whole = await _received(receive)
+        await self._app(scope, whole, send)
+
+    def _response(self, refusal: Refusal, path: str) -> Response:
+        as_page = self._error_page if _is_page(path) else lambda status, text: JSONResponse({"error": text}, status)
+        response = as_page(refusal.status, refusal.message)
+        response.headers.update(refusal.headers)
+        for challenge in _CHALLENGES if refusal.status == 401 else ():
+            response.headers.append("www-authenticate", challenge)
+        return response
+
+
+def _authenticated(keys: KeyRing | Keys, headers: dict[bytes, bytes], path: str) -> str:
+    """Return the name of the key of a request; refuse one without a valid key, or without the scope."""
+    key = keys.authenticate(presented_key(headers.get(b"authorization", b"")))
+    if key is None:
+        raise Refusal(401, "a valid API key is required")
+    # An unknown path needs the scope that most keys have.
+    needed = Scope.METRICS if path == "/metrics" else Scope.PAGE if _is_page(path) else Scope.RECOMMEND
+    if needed not in key.scopes:
+        raise Refusal(403, f"this API key does not have the scope {needed}")
+    return key.name
+
+
+def _is_page(path: str) -> bool:
+    """Return whether a path is a page for people.
+
+    >>> _is_page("/page/user"), _is_page("/pages")
+    (True, False)
+    """
+    return path in {"/", "/page"} or path.startswith("/page/")
+
+
+def _checked_headers(scope: Connection, hosts: frozenset[str] | None) -> dict[bytes, bytes]:
+    """Return the headers of a request, the first of each name; refuse another host and ids that are not text."""
+    pairs: list[tuple[bytes, bytes]] = scope["headers"]
+    headers = dict(reversed(pairs))
+    if hosts is not None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if sum(key == b"host" for key, _ in pairs) > 1:  # a proxy in front might have read the other one
+            raise Refusal(400, "the request has more than one Host header")
+        if name not in hosts:
+            raise Refusal(421, "this server does not answer to the name in the Host header; see --allowed-host")
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" in raw:
+        try:
+            path = unquote_to_bytes(raw).decode("utf-8")
+        except UnicodeDecodeError:  # decoding would make one id out of several
+            raise Refusal(400, "the address contains a percent-encoding that is not UTF-8") from None
+        if _CONTROL.search(path):
+            raise Refusal(400, "the address contains a line break or another control character")
+    return headers
+
+
+async def _received(receive: Receive) -> Receive:
+    """Return a function that replays the whole body, once it has arrived within the limits on size and time."""
+    body, more = bytearray(), True
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "the connection was closed before the whole body had arrived")
+                body += message.get("body", b"")
+                if len(body) > _BODY_BYTES:
+                    raise Refusal(413, f"a body has at most {_BODY_BYTES:,} bytes", connection="close")
+                more = message.get("more_body", False)
+    except TimeoutError:
+        refusal = f"the body did not arrive within {_BODY_SECONDS:g} seconds"
+        raise Refusal(408, refusal, connection="close") from None
+    pending: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+    async def replay() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replay

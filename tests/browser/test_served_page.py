@@ -11,10 +11,9 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from pricdr.serving.app import create_app
+from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import Scope, add_key
-from pricdr.serving.models import Models
-from pricdr.serving.settings import Settings
+from pricdr.serving.snapshot import Models
 from tests.browser.test_every_page import PALE, TOO_WIDE
 from tests.report import made_up
 from tests.serving.processes import serving

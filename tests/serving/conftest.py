@@ -2,8 +2,11 @@
 
 import asyncio
 import shutil
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -11,16 +14,19 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr.models.fitted import FittedModel, Origin
-from pricdr.serving.app import create_app
+from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
-from pricdr.serving.models import Models
-from pricdr.serving.settings import Settings
-from pricdr.serving.snapshot import Snapshot
-from tests.serving.running import run_in_thread
+from pricdr.serving.snapshot import Models, Snapshot
 
 STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendations", "x/recommendations", 'quote"\\', "<b>")
 """Valid ids that look like something else in an address."""
+
+
+def run_in_thread(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in another thread: playwright keeps an event loop running in this one while a browser is open."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 def small_model(seed=0, users=40, items=60):
@@ -93,7 +99,7 @@ def client_of():
     """Return a function that creates a client of a model, with settings and keys."""
 
     def make(model=None, *, keys=None, log=None, **settings):
-        snapshot = Snapshot.of(model or small_model(), fingerprint="0123456789ab")
+        snapshot = Snapshot(model or small_model(), fingerprint="0123456789ab")
         models = Models(Path("model"), load=lambda folder: snapshot)
         ring = None if keys is None else KeyRing(keys, lambda event, **facts: None)
         configured = Settings(keys=keys, **settings)

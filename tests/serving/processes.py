@@ -18,7 +18,7 @@ from pathlib import Path
 from pricdr.cli.json_log import event_line
 from pricdr.serving.log import ServerLog
 from pricdr.serving.server import serve
-from pricdr.serving.settings import Settings
+from pricdr.serving.app import Settings
 
 model, settings = json.loads(sys.argv[1])
 paths = {name: Path(value) for name, value in settings.items() if name == "keys"}

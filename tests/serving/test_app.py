@@ -1,14 +1,15 @@
 """Answers and refusals of the application: the right status, one line, one shape, nothing leaked."""
 
 import json
+from dataclasses import asdict
 from urllib.parse import quote
 
 import pytest
 from pydantic import ValidationError
 
+from pricdr.serving.app import BatchRequest
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import ServerLog
-from pricdr.serving.schema import BatchRequest
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.conftest import STRANGE, small_model
 
@@ -29,9 +30,9 @@ def refused(response, status, *words):
 
 def test_a_user_is_answered(client):
     body = client.get(ONE, params={"k": 3}).json()
-    expected = Snapshot.of(small_model()).recommend("u0", 3)
+    expected = Snapshot(small_model()).recommend("u0", 3)
     assert (body["user"], body["basis"], body["model"]) == ("u0", "release", "0123456789ab")
-    assert [(item["item"], item["score"], item["rank"]) for item in body["items"]] == list(expected.items)
+    assert body["items"] == [asdict(item) for item in expected.items]
 
 
 def test_ten_items_unless_asked_otherwise(client):
@@ -109,7 +110,7 @@ def test_a_batch_is_answered_in_its_order(client):
     users = ["u3", "stranger", "u30", "u3", *[f"u{at}" for at in range(10)] * 5]
     body = client.post("/recommendations", json={"users": users, "k": 4}).json()
     assert [answer["user"] for answer in body["recommendations"]] == users
-    snapshot = Snapshot.of(small_model())
+    snapshot = Snapshot(small_model())
     for answer in body["recommendations"]:
         assert [item["item"] for item in answer["items"]] == [
             item.item for item in snapshot.recommend(answer["user"], 4).items
@@ -266,7 +267,7 @@ def test_unknown_methods_are_not_logged(client_of):
 def test_health_and_readiness(client):
     assert client.get("/health").json() == {"status": "alive"}
     assert client.get("/ready").json() == {"ready": True, "model": "0123456789ab", "users": 40, "items": 60}
-    client.models._served.problem = "a path that nobody needs to know"
+    client.models._watched[0].problem = "a path that nobody needs to know"
     body = client.get("/ready").json()
     assert body["ready"]
     assert "older model" in body["refused"]

@@ -7,14 +7,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from schemathesis import openapi
 
-from pricdr.serving.app import create_app
+from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import Key, Keys, Scope
-from pricdr.serving.models import Models
-from pricdr.serving.settings import Settings
-from pricdr.serving.snapshot import Snapshot
+from pricdr.serving.snapshot import Models, Snapshot
 from tests.serving.conftest import small_model
 
-MODELS = Models(Path("model"), load=lambda folder: Snapshot.of(small_model()))
+MODELS = Models(Path("model"), load=lambda folder: Snapshot(small_model()))
 OPEN = Settings(allowed_hosts=("testserver",))
 SCHEMA = openapi.from_asgi("/openapi.json", create_app(MODELS, OPEN))
 BOUNDED = settings(max_examples=30, suppress_health_check=list(HealthCheck))

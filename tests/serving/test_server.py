@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 import signal
+import socket
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ import pytest
 
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import ServerLog
-from pricdr.serving.server import exempt_from_garbage_collection, log_faults
+from pricdr.serving.server import exempt_from_garbage_collection
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.processes import answer_of, serving
 
@@ -27,18 +28,6 @@ def server(saved):
     """A running server."""
     with serving(saved / "one") as running:
         yield running
-
-
-def raw(server, *pieces, pause=0.0):
-    """Send raw bytes, and return the status and body of the response."""
-    with server.connect() as connection:
-        for piece in pieces:
-            try:
-                connection.sendall(piece)
-            except (BrokenPipeError, ConnectionResetError):
-                break
-            time.sleep(pause)
-        return answer_of(connection)
 
 
 def test_it_answers(server):
@@ -171,7 +160,7 @@ def test_errors_that_asyncio_reports_are_logged_without_their_message(capfd):
     log = ServerLog()
     log.event = lambda event, **facts: events.append((event, facts["error"]))
     try:
-        log_faults(log)
+        log.take_over()
         error = KeyError("secret")
         logging.getLogger("asyncio").error("Exception in callback: secret", exc_info=error)
     finally:
@@ -211,6 +200,26 @@ def test_a_log_without_ids_or_keys(saved, tmp_path):
         assert word not in log
 
 
+def test_half_closed_clients_are_answered(server):
+    ask = b"GET /users/u38/recommendations?k=1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    text = json.dumps({"users": ["u38"] * 100}).encode()
+    batch = b"POST /recommendations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    batch += b"content-length: %d\r\n\r\n%b" % (len(text), text)
+    with server.crowd(50) as clients:
+        for client in clients:
+            client.sendall(ask)
+            client.shutdown(socket.SHUT_WR)
+        assert {answer_of(client)[0] for client in clients} == {200}
+    for sent, count in ((batch, 1), (ask * 20, 20), (ask[:-2], 0), (batch[:-1], 0)):
+        with server.connect() as client:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            received = b""
+            while block := client.recv(65536):
+                received += block
+        assert received.count(b"HTTP/1.1 200 OK") == count
+
+
 @pytest.fixture
 def thawed():
     """Give the collector back what a test has exempted."""
@@ -223,7 +232,7 @@ class Node:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_what_is_alive_isexempt_from_collection_and_is_still_freed():
+def test_what_is_alive_is_exempt_from_collection_and_is_still_freed():
     alone, in_a_cycle = Node(), Node()
     in_a_cycle.itself = in_a_cycle
     freed, collected = weakref.ref(alone), weakref.ref(in_a_cycle)

@@ -26,7 +26,7 @@ def similar(snapshot, item, k):
 def answered(snapshot, user, k):
     answer = snapshot.recommend(user, k)
     assert answer.user == user
-    return [(*item, answer.basis) for item in answer.items]
+    return [(item.item, item.score, item.rank, answer.basis) for item in answer.items]
 
 
 @given(
@@ -39,7 +39,7 @@ def answered(snapshot, user, k):
 def test_it_answers_what_recommend_writes(seed, users, items, k, interaction):
     """Whole numbers, so that every order of additions gives the same score, and ties are everywhere."""
     model = whole_model(seed, users, items, interaction)
-    snapshot = Snapshot.of(model)
+    snapshot = Snapshot(model)
     for user in (*model.users, "stranger"):
         assert answered(snapshot, user, k) == recommended(model, user, k)
 
@@ -54,7 +54,7 @@ def test_it_answers_what_recommend_writes_where_vectors_are_sparse(sparse):
         user_vectors=sp.csr_array(model.seen.astype(np.float32)),
         item_vectors=sp.csr_array(weights) if sparse == "both" else np.asfortranarray(weights),
     )
-    snapshot = Snapshot.of(model)
+    snapshot = Snapshot(model)
     for user in model.users:
         assert answered(snapshot, user, 7) == recommended(model, user, 7)
     assert similar(snapshot, "i3", 5)
@@ -62,7 +62,7 @@ def test_it_answers_what_recommend_writes_where_vectors_are_sparse(sparse):
 
 def test_real_scores_agree_to_single_precision():
     model = small_model()
-    snapshot = Snapshot.of(model)
+    snapshot = Snapshot(model)
     for user in model.users:
         ours, theirs = answered(snapshot, user, 10), recommended(model, user, 10)
         assert [item[0] for item in ours] == [item[0] for item in theirs]
@@ -70,7 +70,7 @@ def test_real_scores_agree_to_single_precision():
 
 
 def test_the_basis_of_every_kind_of_user():
-    snapshot = Snapshot.of(small_model())
+    snapshot = Snapshot(small_model())
     assert snapshot.recommend("u0", 1).basis is Basis.RELEASE
     assert snapshot.recommend("u10", 1).basis is Basis.POPULARITY
     assert snapshot.recommend("u38", 1).basis is Basis.BOTH
@@ -80,14 +80,14 @@ def test_the_basis_of_every_kind_of_user():
 
 @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 100])
 def test_queries_scored_together_get_the_same_answers_as_alone(count):
-    snapshot = Snapshot.of(whole_model(5, 12, 40))
+    snapshot = Snapshot(whole_model(5, 12, 40))
     names = [*snapshot.model.users, "stranger", "u3"]
     queries = [Query(names[at % len(names)], 1 + at % 9) for at in range(count)]
     assert snapshot.answers(queries) == [snapshot.recommend(*query) for query in queries]
 
 
 def test_no_queries_get_no_answers():
-    assert Snapshot.of(small_model()).answers([]) == []
+    assert Snapshot(small_model()).answers([]) == []
 
 
 def test_a_model_without_items_answers_with_nothing():
@@ -95,23 +95,23 @@ def test_a_model_without_items_answers_with_nothing():
     model = FittedModel(
         "bpr", ("u",), (), np.zeros((1, 2), np.float32), empty, empty[:, 0], sp.csr_array((1, 0)), np.zeros(1, bool)
     )
-    snapshot = Snapshot.of(model)
-    assert snapshot.recommend("u", 5).items == () == snapshot.recommend("stranger", 5).items
+    snapshot = Snapshot(model)
+    assert snapshot.recommend("u", 5).items == [] == snapshot.recommend("stranger", 5).items
 
 
 def test_an_exported_model_answers_without_histories():
     model = small_model()
-    snapshot = Snapshot.of(model.without_histories())
+    snapshot = Snapshot(model.without_histories())
     assert snapshot.recommend("u39", 3).basis is Basis.HISTORY
-    assert snapshot.history("u39") == ()
+    assert snapshot.history("u39") == []
     assert answered(snapshot, "stranger", 5) == recommended(model, "stranger", 5)
 
 
 def test_a_history_is_what_the_user_rated():
     model = small_model()
-    snapshot = Snapshot.of(model)
+    snapshot = Snapshot(model)
     assert set(snapshot.history("u39")) == {model.items[at] for at in model.seen[[39]].indices}
-    assert snapshot.history("u0") == snapshot.history("stranger") == ()
+    assert snapshot.history("u0") == snapshot.history("stranger") == []
     assert not set(snapshot.history("u39")) & {item.item for item in snapshot.recommend("u39", MAX_K).items}
 
 
@@ -120,7 +120,7 @@ def test_similar_items_are_those_with_the_largest_cosine():
     vectors = model.item_vectors / np.linalg.norm(model.item_vectors, axis=1, keepdims=True)
     cosines = vectors @ vectors[4]
     order = [at for at in np.argsort(-cosines, kind="stable") if at != 4][:6]
-    found = similar(Snapshot.of(model), "i4", 6)
+    found = similar(Snapshot(model), "i4", 6)
     assert [item.item for item in found] == [model.items[at] for at in order]
     np.testing.assert_allclose([item.score for item in found], cosines[order], rtol=1e-5)
     assert [item.rank for item in found] == [1, 2, 3, 4, 5, 6]
@@ -130,28 +130,28 @@ def test_items_with_zero_vectors_are_similar_to_none():
     model = small_model()
     vectors = model.item_vectors.copy()
     vectors[4] = vectors[9] = 0
-    snapshot = Snapshot.of(replace(model, item_vectors=vectors))
-    assert similar(snapshot, "i4", 5) == ()
+    snapshot = Snapshot(replace(model, item_vectors=vectors))
+    assert similar(snapshot, "i4", 5) == []
     assert len(similar(snapshot, "i5", MAX_K)) == len(snapshot.model.items) - 3
 
 
 def test_large_vectors_do_not_overflow_a_cosine():
     model = small_model()
-    snapshot = Snapshot.of(replace(model, item_vectors=(model.item_vectors * 1e25).astype(np.float32)))
-    expected = similar(Snapshot.of(model), "i4", 5)
+    snapshot = Snapshot(replace(model, item_vectors=(model.item_vectors * 1e25).astype(np.float32)))
+    expected = similar(Snapshot(model), "i4", 5)
     assert [item.item for item in similar(snapshot, "i4", 5)] == [item.item for item in expected]
 
 
 def test_unknown_items_and_models_without_vectors_say_so():
     model = small_model()
-    assert Snapshot.of(model).similar_to([Query("nowhere", 5)]) == [None]
-    many = Snapshot.of(model).similar_to([Query("i4", 5), Query("nowhere", 3), Query("i7", 2)])
-    assert many == [similar(Snapshot.of(model), *query) for query in (("i4", 5), ("nowhere", 3), ("i7", 2))]
+    assert Snapshot(model).similar_to([Query("nowhere", 5)]) == [None]
+    many = Snapshot(model).similar_to([Query("i4", 5), Query("nowhere", 3), Query("i7", 2)])
+    assert many == [similar(Snapshot(model), *query) for query in (("i4", 5), ("nowhere", 3), ("i7", 2))]
     popularity = replace(
         model, user_vectors=np.zeros((40, 0), dtype=np.float32), item_vectors=np.zeros((60, 0), dtype=np.float32)
     )
-    assert not Snapshot.of(popularity).compares_items
-    assert similar(Snapshot.of(popularity), "i4", 5) is None
+    assert not Snapshot(popularity).compares_items
+    assert similar(Snapshot(popularity), "i4", 5) is None
 
 
 def test_a_fingerprint_covers_every_file(saved, folder):

@@ -15,14 +15,11 @@ import pytest
 
 from pricdr.errors import InputError, printable
 from pricdr.models.card import ModelCard
-from pricdr.serving.app import create_app
+from pricdr.models.recommendations import Basis
+from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
-from pricdr.serving.models import Models
-from pricdr.serving.pages import error_page
-from pricdr.serving.pages.answers import describe_difference, rank_change
-from pricdr.serving.pages.frontier import read_frontier
-from pricdr.serving.settings import Settings
-from pricdr.serving.snapshot import Recommended, Snapshot
+from pricdr.serving.page import error_page
+from pricdr.serving.snapshot import Answer, Models, RecommendedItem, Snapshot
 from tests.pages.parsed import Parsed
 from tests.report import made_up
 from tests.serving.conftest import Client
@@ -66,7 +63,7 @@ def words(response):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_html_without_script_or_inline_style(plain, full, path):
+def test_every_page_is_accessible_html_without_script_or_inline_style(plain, full, path):
     for client in (plain, full):
         response = client.get(path)
         assert response.status_code == 200
@@ -85,30 +82,21 @@ def test_every_page_is_html_without_script_or_inline_style(plain, full, path):
         assert "default-src 'none'" in response.headers["content-security-policy"]
         assert response.headers["referrer-policy"] == "no-referrer"
         assert "no-store" in response.headers["cache-control"]
+        levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+        assert page.tags.count("caption") == page.tags.count("table")
+        assert set(page.values("label", "for")) == set(page.values("input", "id"))
+        assert page.values("a", "href")[0] == "#content"
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_headings_come_in_order_and_everything_has_a_name(full, path):
-    page = Parsed(full.get(path).text)
-    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert page.tags.count("caption") == page.tags.count("table")
-    assert set(page.values("label", "for")) == set(page.values("input", "id"))
-    assert page.values("a", "href")[0] == "#content"
-
-
-def test_the_root_leads_to_the_page(plain):
+def test_the_root_leads_to_the_page_and_what_it_loads_is_served_from_here(plain):
     response = plain.get("/")
     assert (response.status_code, response.headers["location"]) == (307, "/page")
-
-
-def test_style_and_icon_are_served_from_here(plain):
-    style = plain.get("/page/style.css")
+    style, icon = plain.get("/page/style.css"), plain.get("/page/icon.svg")
     assert style.headers["content-type"].startswith("text/css")
     assert "prefers-color-scheme: dark" in style.text
     assert not re.search(r"@import|url\(|https?:", style.text)
-    icon = plain.get("/page/icon.svg")
     assert icon.headers["content-type"] == "image/svg+xml"
     assert icon.text.startswith("<svg ")
 
@@ -116,39 +104,30 @@ def test_style_and_icon_are_served_from_here(plain):
 def test_a_user_gets_what_the_model_recommends_and_its_basis(plain, companies):
     response = ask(plain, companies.warm, 5)
     listed = plain.get(f"/users/{companies.warm}/recommendations?k=5").json()
-    shown = re.findall(r'<th scope="row"[^>]*>(\d+)</th><td[^>]*>([^<]*)</td>', response.text)
-    assert shown == [(str(item["rank"]), item["item"]) for item in listed["items"]]
+    shown = re.findall(r'<th scope="row"[^>]*>(\d+)</th><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td>', response.text)
+    assert shown == [(str(item["rank"]), item["item"], f"{item['score']:.4g}") for item in listed["items"]]
     assert listed["basis"] == "both"
     assert "own history and release" in words(response)
-    assert "what the user rated here and on the user's row in the release" in words(response)
     assert re.search(r"What the user rated here: \d+ items", words(response))
 
 
 @pytest.mark.parametrize(
     ("model", "who", "says"),
     [
-        ("with", "warm", "These are based on what the user rated here and on"),
+        ("with", "warm", "These are based on what the user rated here and on the user's row in the release."),
         ("with", "cold", "These are based on the user's row in the release"),
         ("without", "warm", "No release row is used for this user."),
         ("without", "cold", "The model uses nothing about this user."),
-        ("without", "nobody", "The model does not know this id"),
+        ("without", "nobody", "The model does not know this id: it has no ratings and no release row for it."),
     ],
 )
 def test_every_basis_has_its_sentence(companies, model, who, says):
-    user = getattr(companies, who, "nobody-at-all")
-    response = ask(client_for(companies, model), user)
+    client, user = client_for(companies, model), getattr(companies, who, "nobody-at-all")
+    response = ask(client, user)
     assert response.status_code == 200
     assert says in words(response)
-    if who == "cold":
-        assert "The user rated nothing here." in words(response)
-
-
-def test_an_unknown_user_gets_popular_items_and_an_explanation(plain):
-    response = ask(plain, "nobody-at-all")
-    popular = plain.get("/users/nobody-at-all/recommendations").json()
-    assert popular["basis"] == "popularity"
-    assert popular["items"][0]["item"] in words(response)
-    assert "The model does not know this id: it has no ratings and no release row for it." in words(response)
+    assert ("The user rated nothing here." in words(response)) == (who == "cold")
+    assert client.get(f"/users/{user}/recommendations").json()["items"][0]["item"] in words(response)
 
 
 @pytest.mark.parametrize("user", [*HOSTILE, "\u2066x\u2069", "</bdi></h2><h1>", "a" * 1000, "\ufeff", "{{ 7*7 }}"])
@@ -166,8 +145,7 @@ def test_hostile_ids_are_shown_as_text_and_sent_again_as_they_are(plain, user):
 
 
 def test_no_address_and_no_link_holds_an_id(full, companies):
-    response = ask(full, companies.warm)
-    page = Parsed(response.text)
+    page = Parsed(ask(full, companies.warm).text)
     addresses = [value for _, name, value in page.attributes if name in {"href", "src", "action"}]
     assert not [address for address in addresses if companies.warm in address]
     assert page.values("form", "method") == ["post"]
@@ -195,11 +173,14 @@ def test_an_invalid_id_is_refused_next_to_its_field_and_shown_safely(plain, user
     assert len(response.text) < 10_000
 
 
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
-        ({"content": b"id=%ff", "headers": {"content-type": "application/x-www-form-urlencoded"}}, 400),
-        ({"content": "id=é".encode(), "headers": {"content-type": "application/x-www-form-urlencoded"}}, 400),
+        ({"content": b"id=%ff", "headers": FORM}, 400),
+        ({"content": "id=é".encode(), "headers": FORM}, 400),
         ({"data": {"id": ["a", "b"]}}, 400),
         ({"data": {str(at): "x" for at in range(9)}}, 400),
         ({"data": {"id": "x" * 20_000}}, 413),
@@ -217,6 +198,13 @@ def test_a_form_that_cannot_be_read_is_refused_with_a_page(plain, request_, stat
     assert "Traceback" not in response.text
 
 
+def test_a_form_as_a_browser_sends_it_is_read(plain):
+    body = urlencode({"id": "ä 100%+&=", "k": "3"})
+    kind = "Application/X-WWW-form-urlencoded; charset=UTF-8"
+    response = plain.post("/page/user", content=body, headers={"content-type": kind})
+    assert Parsed(response.text).values("input", "value") == ["ä 100%+&=", "3"]
+
+
 def test_an_unknown_address_gets_a_page_below_page_and_json_elsewhere(plain):
     for path in ("/page/nothing", "/page/", "/page/model/x", "/page/..%2f..%2fetc"):
         response = plain.get(path)
@@ -226,47 +214,46 @@ def test_an_unknown_address_gets_a_page_below_page_and_json_elsewhere(plain):
     assert plain.request("PUT", "/page/user").status_code == plain.post("/page").status_code == 405
     wrong = plain.get("/page", headers={"host": "evil.example"})
     assert (wrong.status_code, wrong.headers["content-type"]) == (421, "text/html; charset=utf-8")
+    busy = words(SimpleNamespace(text=bytes(error_page(503, "the server is busy: try again").body).decode()))
+    assert "The server is busy The server is busy: try again. Find a user" in busy
 
 
 def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
-    good, other = (add_key(tmp_path / "keys.json", scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
-    settings = Settings(keys=tmp_path / "keys.json")
-    app = create_app(
-        Models(companies.model("final")), settings, keys=KeyRing(tmp_path / "keys.json", lambda event, **facts: None)
-    )
-    client = Client(app, None)
+    file = tmp_path / "keys.json"
+    good, other = (add_key(file, scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
+    ring = KeyRing(file, lambda event, **facts: None)
+    client = Client(create_app(Models(companies.model("final")), Settings(keys=file), keys=ring), None)
     refused = client.get("/page")
     assert refused.status_code == 401
     # In separate headers: Chromium reads only one challenge in each.
-    assert [challenge.partition(" ")[0] for challenge in refused.headers.get_list("www-authenticate")] == [
-        "Basic",
-        "Bearer",
-    ]
+    challenges = refused.headers.get_list("www-authenticate")
+    assert [challenge.partition(" ")[0] for challenge in challenges] == ["Basic", "Bearer"]
     assert "A key is required" in words(refused)
     assert client.get("/page", auth=("anybody", other)).status_code == 403
     assert client.get("/page", auth=("anybody", good)).status_code == 200
 
 
-def test_two_models_are_compared_item_by_item(full, companies):
-    text = words(ask(full, companies.warm))
-    assert re.search(r"In both lists: \d+ of 10 items, \d+ of them at the same rank\.", text)
-    assert "compared with “without”" in text
-    assert "compared with “final”" in text
+def test_two_models_are_compared_item_by_item(full, companies, monkeypatch):
+    """The difference counts the items in both lists and the others, and each item says where the other has it."""
+    lists = {"final": "abcd", "without": "acxy"}
+
+    def recommend(snapshot, user, k):
+        items = [RecommendedItem(item, 1.0, rank) for rank, item in enumerate(lists[snapshot.name], 1)]
+        return Answer(user, Basis.BOTH, items)
+
+    monkeypatch.setattr(Snapshot, "recommend", recommend)
+    response = ask(full, companies.warm)
+    both = "In both lists: 2 of 4 items, 1 of them at the same rank. Only in “final”: 2. Only in “without”: 2."
+    assert both in words(response)
+    cells = re.findall(r'<td class="words">([^<]*)</td>', response.text)
+    assert cells[:8] == ["a", "same rank", "b", "only here", "c", "↓ 1 lower", "d", "only here"]
+    assert cells[8:] == ["a", "same rank", "c", "↑ 1 higher", "x", "only here", "y", "only here"]
 
 
 def test_a_model_does_not_differ_from_itself(companies):
     text = words(ask(client_for(companies, compare="final"), companies.warm))
     assert "“final” and “final” recommend the same items in the same order." in text
     assert text.count("same rank") == 20
-
-
-def test_the_difference_counts_common_items_and_others():
-    first = [Recommended(item, 1.0, rank) for rank, item in enumerate("abcd", 1)]
-    second = [Recommended(item, 1.0, rank) for rank, item in enumerate("acxy", 1)]
-    assert describe_difference(first, second, "m", "n") == (
-        "In both lists: 2 of 4 items, 1 of them at the same rank. Only in “m”: 2. Only in “n”: 2."
-    )
-    assert rank_change(3, 2) == "↓ 1 lower"
 
 
 def test_the_card_is_that_of_the_command_line(full, companies):
@@ -278,46 +265,30 @@ def test_the_card_is_that_of_the_command_line(full, companies):
     assert "Model for comparison: without" in text
 
 
-def test_an_evaluation_of_another_model_stops_the_start(companies, tmp_path):
-    content = json.loads(companies.evaluation.read_text())
-    content["trainings"] = {name: {"method": "bpr", "with_release": False} for name in content["models"]}
-    (tmp_path / "e.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match="none of them is 'final'"):
-        client_for(companies, evaluation=tmp_path / "e.json")
-
-
-def test_a_model_without_an_evaluation_may_replace_one_with(companies, tmp_path):
+def test_an_evaluation_of_another_model_stops_the_start_but_not_a_running_server(companies, tmp_path):
+    """And the card of a model that was replaced does not keep it in memory."""
     content = json.loads(companies.evaluation.read_text())
     content["trainings"]["with"]["method"] = "bpr"
     (tmp_path / "e.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="none of them is 'final'"):
+        client_for(companies, evaluation=tmp_path / "e.json")
     folders = iter(["without", "final"])
     models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
     client = Client(create_app(models, Settings(evaluation=tmp_path / "e.json")), models)
     assert "figures of this model" in words(client.get("/page/model"))
-    (tmp_path / "model.json").touch()
-    models.reload_if_changed()
-    models.reload_if_changed()
-    text = words(client.get("/page/model"))
-    assert "Model card: final" in text
-    assert "The evaluation given to this server is of another model" in text
-    assert "Quality: not measured." in text
-
-
-def test_a_card_does_not_keep_a_replaced_model_in_memory(companies, tmp_path):
-    folders = iter(["without", "final"])
-    models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
-    client = Client(create_app(models, Settings()), models)
-    assert "Model card: without" in words(client.get("/page/model"))
     old = weakref.ref(models.current.model)
     (tmp_path / "model.json").touch()
     models.reload_if_changed()
     models.reload_if_changed()
     gc.collect()
     assert old() is None
-    assert "Model card: final" in words(client.get("/page/model"))
+    text = words(client.get("/page/model"))
+    assert "Model card: final" in text
+    assert "The evaluation given to this server is of another model" in text
+    assert "Quality: not measured." in text
 
 
-def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plain):
+def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plain, companies):
     response = plain.get("/page/certificate")
     text = words(response)
     for part in (
@@ -330,31 +301,25 @@ def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plai
         assert part in text
     assert "ε = 8 of 16" in response.text
     assert response.text.count("<img ") == 3
+    assert "No release was used." in words(client_for(companies, "without").get("/page/certificate"))
 
 
-def test_without_a_release_the_page_says_so(companies):
-    text = words(client_for(companies, "without").get("/page/certificate"))
-    assert "No release was used." in text
-
-
-def test_without_a_frontier_the_page_says_how_to_make_one(plain):
+def test_the_frontier_is_drawn_and_says_where_it_was_measured_or_how_to_make_one(plain, full):
+    response = full.get("/page/frontier")
+    assert "not on the data of the model served here" in words(response)
+    assert response.text.count("<img ") == 1
+    assert "The frontier in full" in words(response)
     text = words(plain.get("/page/frontier"))
     assert "pricdr reproduce specs/frontier.toml --out results" in text
     assert "pricdr serve MODEL --frontier" in text
 
 
-def test_the_frontier_is_drawn_and_says_where_it_was_measured(full):
-    response = full.get("/page/frontier")
-    assert "not on the data of the model served here" in words(response)
-    assert response.text.count("<img ") == 1
-    assert "The frontier in full" in words(response)
-
-
 def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():
     code = (
         "import sys\nfor name in ('torch', 'altair', 'vl_convert'): sys.modules[name] = None\n"
-        "import pricdr.serving.app\nfrom pathlib import Path\nfrom pricdr.serving.pages.frontier import read_frontier\n"
-        "try:\n    read_frontier(Path('x.jsonl'))\nexcept Exception as error:\n    print(type(error).__name__, error)"
+        "import pricdr.serving.server\nfrom pathlib import Path\nfrom pricdr.serving.page import router\n"
+        "try:\n    router(None, frontier=Path('x.jsonl'))\nexcept Exception as error:\n"
+        "    print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("MissingExtraError charts need")
@@ -366,32 +331,14 @@ def test_a_file_that_is_not_a_frontier_is_refused_at_the_start(companies, tmp_pa
     (tmp_path / "x.txt").write_text("")
     (tmp_path / "x.jsonl").write_text("")
     for path in (other, tmp_path / "x.txt", tmp_path / "x.jsonl", tmp_path / "nowhere.jsonl"):
-        with pytest.raises(InputError, match=path.name):
-            read_frontier(path)
-    with pytest.raises(InputError, match="contains no frontier results"):
-        client_for(companies, frontier=other)
+        with pytest.raises(InputError, match="contains no frontier results" if path == other else path.name):
+            client_for(companies, frontier=path)
 
 
 def test_a_refused_folder_is_shown_without_its_reason(companies):
-    models = Models(companies.model("final"))
-    app = create_app(models, Settings())
-    models._served.problem = "/secret/place is corrupt"
+    client = client_for(companies)
+    client.models._watched[0].problem = "/secret/place is corrupt"
     for path in PAGES:
-        text = words(Client(app, models).get(path))
+        text = words(client.get(path))
         assert "A newer model folder was refused, so an older model is being served." in text
         assert "/secret" not in text
-
-
-def test_an_error_page_has_one_sentence_and_a_link_back():
-    response = error_page(503, "the server is busy: try again in a second")
-    assert response.status_code == 503
-    text = words(SimpleNamespace(text=bytes(response.body).decode()))
-    assert "The server is busy" in text
-    assert "The server is busy: try again in a second." in text
-
-
-def test_a_form_as_a_browser_sends_it_is_read(plain, companies):
-    body = urlencode({"id": "ä 100%+&=", "k": "3"})
-    kind = "Application/X-WWW-form-urlencoded; charset=UTF-8"
-    response = plain.post("/page/user", content=body, headers={"content-type": kind})
-    assert Parsed(response.text).values("input", "value") == ["ä 100%+&=", "3"]

@@ -15,7 +15,7 @@ import pytest
 
 from pricdr.errors import InputError, printable
 from pricdr.models.card import ModelCard
-from pricdr.models.recommendations import Basis
+from pricdr.models.recommend import Basis
 from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
 from pricdr.serving.page import error_page

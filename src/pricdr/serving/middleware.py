@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from pricdr.data.ids import CONTROLS
-from pricdr.models.recommendations import Basis
+from pricdr.models.recommend import Basis
 from pricdr.serving.keys import KeyRing, Keys, Scope, presented_key
 from pricdr.serving.log import ServerLog
 from pricdr.serving.worker import Busy, Quota

@@ -28,7 +28,6 @@ from pricdr.evaluation.verdict import clearly_above
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.training_data import TrainingData, unit_rows
 from pricdr.randomness import Simulation
-from pricdr.training.rows import LISTED
 
 SIGNIFICANCE: Final = 0.005
 """The share of worthless releases that pass the evidence test."""
@@ -215,6 +214,8 @@ def _held_out(data: TrainingData, users: IntArray, simulation: Simulation) -> He
         return HeldOut(users[:0], users[:0], np.zeros((0, 1), dtype=np.int64))
     draws = simulation.generator("stand-ins: items")
     items = np.array([draws.choice(rated) for rated in rows], dtype=np.int64)
+    from pricdr.training.rows import LISTED  # which needs torch; a page that explains the gates does not
+
     if n_items > LISTED:  # listing all items for each user would take minutes
         codes = np.repeat(np.arange(len(users), dtype=np.int64), [len(rated) for rated in rows]) * n_items
         codes += np.concatenate(rows)

@@ -88,7 +88,7 @@ format: setup
 schema: setup
 	$(BIN)/python -c 'import sys; from pricdr.release.certificate import schema_text; sys.stdout.write(schema_text())' \
 		> docs/certificate.schema.json
-	$(BIN)/python -c 'import sys; from pricdr.experiments.schema import schema_text; sys.stdout.write(schema_text())' \
+	$(BIN)/python -c 'import sys; from pricdr.experiments.spec import schema_text; sys.stdout.write(schema_text())' \
 		> docs/spec.schema.json
 
 results: setup

@@ -28,11 +28,8 @@ from pricdr.data.splits import HeldOut, hold_out
 from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import standard_error
-from pricdr.experiments.arms import GUIDE_DIM
-from pricdr.experiments.keys import key_of, resolved_strategy
-from pricdr.experiments.peak_memory import peak_memory, watch_memory
-from pricdr.experiments.provenance import provenance
-from pricdr.experiments.results import append_line
+from pricdr.experiments.arms import GUIDE_DIM, key_of, resolved_strategy
+from pricdr.experiments.results import append_line, peak_memory, provenance, watch_memory
 from pricdr.experiments.synthetic_results import (
     CONTROLS,
     NOISE,

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pricdr.experiments.arms import Arm, Guide, ReleaseSpec, RowContent
-from pricdr.experiments.data_spec import DataSpec
-from pricdr.experiments.keys import resolved, result_key
+from pricdr.experiments.arms import Arm, DataSpec, Guide, ReleaseSpec, RowContent, resolved, result_key
 from pricdr.experiments.spec import read_specs
 from pricdr.models.catalogue import method_class
 from pricdr.models.methods.hetero import SourceStageConfig
@@ -80,7 +78,7 @@ def test_the_guide_of_a_guided_release_counts_with_its_constants(monkeypatch):
     jlt = replace(HETERO, release=ReleaseSpec(strategy="jlt"))
     before, other = key(guided), key(jlt)
     for change in (
-        lambda patch: patch.setattr("pricdr.experiments.keys.GUIDE_DIM", 4),
+        lambda patch: patch.setattr("pricdr.experiments.arms.GUIDE_DIM", 4),
         lambda patch: patch.setattr(Spectral, "revision", 2),
         lambda patch: changed_default(patch, Spectral, "item_prior", 99.0),
     ):

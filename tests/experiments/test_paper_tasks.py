@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import MissingDataError
-from pricdr.experiments.data_spec import DataSpec
-from pricdr.experiments.paper_tasks import OTHER_DATA, PAPER_TASKS
+from pricdr.experiments.arms import DataSpec
 from pricdr.experiments.spec import read_specs
-from pricdr.experiments.table3 import count
+from pricdr.experiments.table3 import OTHER_DATA, PAPER_TASKS, count
 from pricdr.experiments.tasks import is_present, load_task, missing_files
 from tests.raw_files import FORMS, counts_in_plain_python, random_pair
 

@@ -15,18 +15,27 @@ from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
-from pricdr.experiments.arms import Arm, ReleaseSpec, RowContent
-from pricdr.experiments.data_spec import DataSpec
+from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, RowContent
 from pricdr.experiments.outline import NOT_PRESENT, outline, read_outline
-from pricdr.experiments.provenance import COMMIT, Provenance, commit, provenance
 from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.results import ReleaseFacts, Result, append, append_line, mean, read, whole_lines
+from pricdr.experiments.results import (
+    COMMIT,
+    Provenance,
+    ReleaseFacts,
+    Result,
+    append,
+    append_line,
+    commit,
+    mean,
+    provenance,
+    read,
+    whole_lines,
+)
 from pricdr.experiments.runner import Failure, known_results, missing_runs, run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
 from pricdr.experiments.spec import Spec, require_arms
 from pricdr.experiments.tables import markdown_report, stratum_tables
-from pricdr.experiments.tasks import Task, load_task
-from pricdr.experiments.workers import RunContext, spread
+from pricdr.experiments.tasks import RunContext, Task, load_task, spread
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.accounting import Guarantee, sigma_for
 from pricdr.privacy.strategies import BY_NAME

@@ -11,8 +11,7 @@ import pytest
 from docs._generate.spec import reference as spec_reference
 
 from pricdr.cli import run
-from pricdr.experiments.schema import schema_text
-from pricdr.experiments.spec import read_spec
+from pricdr.experiments.spec import read_spec, schema_text
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "specs").glob("*.toml"))

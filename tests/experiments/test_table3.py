@@ -10,7 +10,7 @@ import pytest
 
 from pricdr.errors import InputError
 from pricdr.experiments import table3
-from pricdr.experiments.paper_tasks import OTHER_DATA, PAPER_TASKS, Counts
+from pricdr.experiments.table3 import OTHER_DATA, PAPER_TASKS, Counts
 from tests.raw_files import FORMS, KNOWN_COUNTS, counts_in_plain_python, known_pair, random_pair
 
 ROOT = Path(__file__).parents[2]

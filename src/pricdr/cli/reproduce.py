@@ -57,8 +57,7 @@ def reproduce(
     from pricdr.experiments.runner import adopt, known_results, missing_runs, run
     from pricdr.experiments.spec import read_specs, require_arms, require_names
     from pricdr.experiments.tables import markdown_report
-    from pricdr.experiments.tasks import is_present, missing_files
-    from pricdr.experiments.workers import RunContext
+    from pricdr.experiments.tasks import RunContext, is_present, missing_files
     from pricdr.files import replace_file
 
     if not specs and not table3:

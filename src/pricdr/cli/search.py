@@ -11,7 +11,7 @@ from pricdr.cli.reproduce import DataOption, JobsOption, PreparedOption
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.experiments.data_spec import DataSpec
+    from pricdr.experiments.arms import DataSpec
 
 
 def search(
@@ -47,8 +47,7 @@ def search(
     from pricdr.experiments.outline import NOT_PRESENT
     from pricdr.experiments.search import RELEASE, search, update_tuned
     from pricdr.experiments.spec import read_search
-    from pricdr.experiments.tasks import missing_files
-    from pricdr.experiments.workers import RunContext
+    from pricdr.experiments.tasks import RunContext, missing_files
     from pricdr.models.catalogue import METHODS
     from pricdr.privacy.strategies import BY_NAME
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pricdr.errors import ParameterError, PriCDRError, printable
 from pricdr.experiments.runner import run
 from pricdr.experiments.spec import read_specs, require_arms, require_names
-from pricdr.experiments.workers import RunContext
+from pricdr.experiments.tasks import RunContext
 
 
 def main() -> int:

@@ -1,16 +1,112 @@
-"""The arms of a spec: a method, what it sees, and its settings; and arms that are points of one curve."""
+"""The arms of a spec and the data they run on; and the key of a result, which tells one from any other.
 
+A key is made of everything that decides what is measured, defaults included: a result counts only for the same
+settings. Seed and device are apart: a result states its seed beside its key, and where it ran. A default that changes
+invalidates every arm that left it as it was, and no other. So does a method's ``revision``, which is raised when the
+same settings begin to give other models.
+"""
+
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pricdr.errors import ParameterError, require_count, require_positive, require_probability
-from pricdr.experiments.records import RECORD, Flag, Line, Number, Settings, Whole, limits
+from pricdr.errors import (
+    ParameterError,
+    require_count,
+    require_file_name,
+    require_positive,
+    require_probability,
+    require_share,
+)
+from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, limits
 from pricdr.models.base import DataAccess
-from pricdr.models.catalogue import METHODS, method_class, with_preset
-from pricdr.privacy.accounting import Calibration
+from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
+from pricdr.privacy.accounting import Calibration, Guarantee
 from pricdr.privacy.strategies import BY_NAME, require_arguments
+from pricdr.strategies import Guided, Spectral, Strategy
+
+DELTA: Final = 1e-6
+"""Chance of exceeding ε where nobody says otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec:
+    """Where the two domains come from and how the target is split.
+
+    A spec may come from anywhere, so it names files and no paths: nothing outside the data folder is read because a
+    spec says so. What is linked into that folder was put there by its owner.
+    """
+
+    __pydantic_config__ = RECORD
+
+    folder: FileName
+    """Folder of the data set, inside the folder of data sets (--data, PRICDR_DATA). A name, no path."""
+    source: FileName
+    """File of the source's ratings, in that folder; or, without a suffix, a domain of the paper's data, such as Books,
+    under any name that it is distributed by."""
+    target: FileName
+    """File of the target's ratings, or such a domain."""
+    name: FileName | None = None
+    """What its results are filed under, after the name of the spec. Needed where a spec has several [[data]]."""
+    title: Line | None = None
+    """What readers call it, such as Douban Book→Music; without it, the name of the folder."""
+    paper: Line | None = None
+    """The task of the paper that it is, or stands for: such as Amazon Movie→Music."""
+    stand_in: Flag = False
+    """Other data than the paper's of that task: shown as a stand-in, never as the task itself."""
+    note: Text = ""
+    """What the reader of its table should know, beside the note of the spec."""
+    threshold: Number | None = None
+    """Count only ratings of at least this; without it every row counts."""
+    core: Annotated[Whole | None, limits(minimum=1)] = None
+    """The K of a joint K-core: users and items with fewer ratings are left out. Without it, the paper's
+    preprocessing."""
+    filtered: Flag = False
+    """Take the files as they are, since their authors filtered them: threshold and core do not apply."""
+    official: FileName | None = None
+    """File of the authors' split, in that folder; without it, leave-one-out by seed."""
+    cold: Annotated[Number, limits(minimum=0, exclusiveMaximum=1)] = 0.0
+    """Share of users who lose all their target ratings in the split, to be recommended to as cold users."""
+    distinct: Flag = False
+    """Leave out source items that a target item repeats: products that both domains list."""
+    delta: Annotated[Number, limits(exclusiveMinimum=0, exclusiveMaximum=1)] = DELTA
+    """Chance of exceeding ε, for releases that do not set their own."""
+    tuned: FileName | None = None
+    """The data whose chosen settings are used (tuned/NAME.toml); without it, those of a search on this data."""
+    search: Mapping[str, Settings] = field(default_factory=dict)
+    """Settings that a search on this data keeps fixed, by method: on large data larger batches."""
+
+    def __post_init__(self) -> None:
+        require_file_name(folder=self.folder, source=self.source, target=self.target)
+        named = {"official": self.official, "name": self.name, "tuned": self.tuned}
+        require_file_name(**{key: value for key, value in named.items() if value is not None})
+        if self.core is not None:
+            require_count(core=self.core)
+        require_share(cold=self.cold)
+        require_probability(delta=self.delta)
+
+    @property
+    def search_name(self) -> str:
+        """The name that trials on it are filed under."""
+        return f"{self.folder}_distinct" if self.distinct else self.folder
+
+    def content(self) -> dict[str, Any]:
+        """Return what tells it from other data, as JSON has it; the rest is what it is called and tuned by."""
+        return {
+            "folder": self.folder,
+            "source": self.source,
+            "target": self.target,
+            "threshold": self.threshold,
+            "core": self.core,
+            "filtered": self.filtered,
+            "official": self.official,
+            "cold": self.cold,
+            "distinct": self.distinct,
+        }
+
 
 MOST_COLUMNS: Final = 4_096
 """Of a simulated release."""
@@ -198,3 +294,70 @@ class Arm:
         if value != int(value):
             raise ParameterError(f"dim must be a whole number, got {value!r}")
         return replace(arm, release=replace(arm.release, dim=int(value)))
+
+
+def result_key(data: DataSpec, arm: Arm, *, full: bool) -> str:
+    """Return the key of an arm's results on this data."""
+    return key_of({"data": data.content(), "arm": resolved(data, arm), "full": full})
+
+
+def key_of(settings: Mapping[str, Any]) -> str:
+    """Return the key of results that these settings, resolved, tell from any others."""
+    return hashlib.sha256(json.dumps(_alike(settings), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def resolved(data: DataSpec, arm: Arm) -> dict[str, Any]:
+    """Return everything that decides what an arm measures beside data and seed: no name, and every default."""
+    settings = configure(arm.method_name, arm.settings).settings()
+    for name in ("seed", "device"):
+        settings.get("options", {}).pop(name, None)
+    return {
+        "method": arm.method_name,
+        "revision": method_class(arm.method_name).revision,
+        "settings": settings,
+        "release": None if arm.release is None else _resolved_release(data, arm.release),
+        "plaintext": arm.plaintext,
+        "source_share": arm.source_share if arm.release or arm.plaintext else None,
+    }
+
+
+def _resolved_release(data: DataSpec, release: ReleaseSpec) -> dict[str, Any]:
+    kind = BY_NAME.find(release.strategy_name)
+    guarantee = Guarantee(epsilon=release.epsilon, delta=release.delta or data.delta)
+    given: dict[str, Any] = {"dim": release.dim or kind.default_dim(guarantee)}
+    if release.density is not None:
+        given["density"] = release.density
+    if kind is Guided:
+        guide = {"rows": release.guide.value, **resolved_strategy(Spectral, {"dim": GUIDE_DIM})}
+        given |= {"refine": release.refine, "guide": guide}
+    return {
+        "strategy": release.strategy_name,
+        **resolved_strategy(kind, given),
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "rows": release.rows.value,
+        "calibration": release.calibration.value,
+    }
+
+
+def resolved_strategy(kind: type[Strategy], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that decides what a strategy computes: what it is given, every default, and its revision."""
+    constants = {one.name: _default(one) for one in fields(kind) if one.name not in given}
+    return {"revision": kind.revision, "constants": constants | dict(given)}
+
+
+def _default(constant: "Field[Any]") -> Any:  # noqa: ANN401 - whatever a strategy has
+    if constant.default is not MISSING:
+        return constant.default
+    return None if constant.default_factory is MISSING else constant.default_factory()
+
+
+def _alike(value: Any) -> Any:  # noqa: ANN401 - any part of JSON
+    """Return the value with every number a float, so that 4 and 4.0 are the same setting."""
+    if isinstance(value, Mapping):
+        return {str(name): _alike(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_alike(part) for part in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value if isinstance(value, str | float | bool) or value is None else repr(value)

@@ -11,8 +11,7 @@ from typing import Annotated, Final
 from pydantic import Field, TypeAdapter
 
 from pricdr.errors import InputError, ParameterError, require_file_name
-from pricdr.experiments.arms import ReleaseSpec
-from pricdr.experiments.data_spec import DataSpec
+from pricdr.experiments.arms import DataSpec, ReleaseSpec
 from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, from_json
 from pricdr.experiments.spec import MOST_ARMS, MOST_SEEDS, Spec
 from pricdr.files import replace_file

@@ -7,13 +7,30 @@ import numpy as np
 
 from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.experiments.arms import GUIDE_DIM, Guide, ReleaseSpec, RowContent
-from pricdr.experiments.data_spec import DELTA
+from pricdr.errors import ParameterError
+from pricdr.experiments.arms import DELTA, GUIDE_DIM, Guide, ReleaseSpec, RowContent
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.randomness import Simulation
 from pricdr.release.folder import Release
 from pricdr.strategies import Guided, Spectral, Strategy
+
+
+def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
+    """Return a share of the ratings, over the same users and items; with one seed smaller shares lie in larger ones.
+
+    The number is exact (rounded), and not a coin for every rating: the density of the sample is then what the axis
+    says. Nobody is dropped from the lists, since both parties have agreed on them: a user may be left without a rating.
+    """
+    if not 0 < share <= 1:
+        raise ParameterError(f"the share of the source must lie in (0, 1], got {share!r}")
+    if share == 1:
+        return source
+    # One order for every share, of which the first so many are kept: that is what nests them.
+    order = Simulation(seed).generator("sampled source").permutation(len(source))
+    kept = np.zeros(len(source), dtype=bool)
+    kept[order[: round(share * len(source))]] = True
+    return source.only(kept)
 
 
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:

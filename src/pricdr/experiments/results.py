@@ -1,11 +1,18 @@
-"""Results of experiments: one JSON line per run, appended, never rewritten; tables show means over seeds."""
+"""Results of experiments: one JSON line per run, appended, never rewritten; what measured them; means over seeds."""
 
 import fcntl
 import json
 import math
+import os
+import platform
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
@@ -15,9 +22,104 @@ from pydantic import TypeAdapter
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.provenance import Provenance
 from pricdr.experiments.records import RECORD, Line, Number, Whole, from_json
 from pricdr.untrusted import read_bounded
+
+COMMIT: Final = "PRICDR_COMMIT"
+"""The environment variable that names the commit where the program runs without its repository."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What measured a result, and when."""
+
+    __pydantic_config__ = RECORD
+
+    version: Line
+    """Of pricdr."""
+    commit: Line
+    """Of its repository, with + where files differ from it; ``unknown`` outside one."""
+    python: Line
+    torch: Line
+    numpy: Line
+    scipy: Line
+    machine: Line
+    """The GPU, or the processor and how many cores this process may use."""
+    finished: Line
+    """Date and time, UTC."""
+
+
+def provenance(device: str) -> Provenance:
+    """Return the provenance of something measured now on a kind of device (``cpu``, ``cuda``)."""
+    import numpy as np
+    import scipy
+    import torch
+
+    import pricdr
+
+    return Provenance(
+        version=pricdr.__version__,
+        commit=commit(),
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        numpy=np.__version__,
+        scipy=scipy.__version__,
+        machine=torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+@cache
+def commit() -> str:
+    """Return the commit that this program is of; read once, since files may change while it runs."""
+    given = os.environ.get(COMMIT, "")
+    if given:
+        return given if re.fullmatch(r"[0-9a-f]{7,64}\+?", given) else "unknown"
+    here = Path(__file__).parent
+    head = _git(here, "rev-parse", "--short=12", "HEAD")
+    # A program installed into somebody else's repository is not of that repository.
+    if head is None or _git(here, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return "unknown"
+    return head + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no", ".") else "")
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"{platform.machine() or 'unknown'}, {available} core{'s' if available > 1 else ''}"
+
+
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR: Final = Path("/proc/self/clear_refs")
+
+
+def watch_memory() -> None:
+    """Forget the peak so far: a run begins."""
+    with suppress(OSError):  # no Linux, or not permitted: peak_memory then knows of none
+        _CLEAR.write_text("5", encoding="ascii")
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory(device: str) -> float | None:
+    """Return the peak in bytes since :func:`watch_memory`: of the GPU for ``cuda``, else of the whole process."""
+    if device == "cuda":
+        return float(sys.modules["torch"].cuda.max_memory_allocated())
+    if not _CLEAR.exists():
+        return None
+    with suppress(OSError):
+        peak = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))
+        return None if peak is None else 1024.0 * int(peak[1])
+    return None
+
 
 MOST_BYTES: Final = 1 << 28
 """Of a file of results."""

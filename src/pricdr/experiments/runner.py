@@ -12,14 +12,10 @@ from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
 from pricdr.experiments.arms import Arm
 from pricdr.experiments.outline import NOT_PRESENT, SUFFIX, outline, write_outline
-from pricdr.experiments.peak_memory import peak_memory, watch_memory
-from pricdr.experiments.provenance import provenance
-from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.results import ReleaseFacts, Result, append, read
-from pricdr.experiments.sampling import sampled_source
+from pricdr.experiments.releases import sampled_source, seeded_release
+from pricdr.experiments.results import ReleaseFacts, Result, append, peak_memory, provenance, read, watch_memory
 from pricdr.experiments.spec import Spec
-from pricdr.experiments.tasks import Task, is_present
-from pricdr.experiments.workers import RunContext, spread
+from pricdr.experiments.tasks import RunContext, Task, is_present, spread
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent

@@ -13,14 +13,11 @@ from typing import Any
 
 from pricdr.data.toml_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
-from pricdr.experiments.arms import Arm, ReleaseSpec
-from pricdr.experiments.data_spec import DataSpec
-from pricdr.experiments.keys import result_key
+from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, result_key
 from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
 from pricdr.experiments.results import append_line, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
-from pricdr.experiments.tasks import Task
-from pricdr.experiments.workers import RunContext, spread
+from pricdr.experiments.tasks import RunContext, Task, spread
 from pricdr.files import replace_file
 from pricdr.models.base import DataAccess, SearchSpace
 from pricdr.models.catalogue import method_class

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pricdr.experiments.provenance import Provenance
 from pricdr.experiments.records import RECORD, Line, Number, Whole
-from pricdr.experiments.results import Mean, mean, read_lines
+from pricdr.experiments.results import Mean, Provenance, mean, read_lines
 
 TRUE: Final = "true directions"
 TRUE_LESS: Final = "true directions, 60 % of μ²"

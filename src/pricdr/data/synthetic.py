@@ -202,17 +202,9 @@ def _distinct_pairs(chooser: _Chooser, activity: IntArray, n_items: int, rng: np
         users = np.repeat(np.arange(len(activity)), missing)
         if len(users) == 0:
             break
-        drawn = np.unique(users * n_items + chooser(users, rng))
-        # Both runs are sorted, which the stable sort merges in one pass.
-        pairs = _without_repeats(np.sort(np.concatenate((pairs, drawn)), kind="stable"))
+        pairs = np.union1d(pairs, users * n_items + chooser(users, rng))
         missing = activity - np.bincount(pairs // n_items, minlength=len(activity))
     return pairs
-
-
-def _without_repeats(ordered: IntArray) -> IntArray:
-    first = np.ones(len(ordered), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
 
 
 def _ratings(tastes: Floats, rows: IntArray, item_tastes: IntArray, rng: np.random.Generator) -> Floats:

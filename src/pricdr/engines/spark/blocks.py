@@ -225,6 +225,7 @@ def _packed(
         kept &= values >= threshold
     cells = values[kept] if has_values else np.ones(int(kept.sum()), dtype=np.int8)
     block = csr_of_cells(users[kept], items[kept], cells, shape)
+    block.indices, block.indptr = (part.astype(np.int32) for part in (block.indices, block.indptr))
     digest, content = hashlib.blake2b(first.to_bytes(8, "big"), digest_size=8), io.BytesIO()
     for part in (block.indptr, block.indices, block.data):
         digest.update(part.tobytes())

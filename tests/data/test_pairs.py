@@ -1,5 +1,8 @@
+"""Pairs of domains: prepared against literal versions, products that both list, and what a folder keeps."""
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,36 +75,27 @@ def core_by_hand(both: list[Cells], core: int, threshold: float | None) -> list[
     return both
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 900), threshold=st.sampled_from([None, 0.0, 2.0, 3.0]))
-def test_the_papers_steps_against_a_literal_version(seed, n, threshold):
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 900),
+    core=st.sampled_from([None, 1, 2, 3, 4, 5, 6]),
+    threshold=st.sampled_from([None, 0.0, 2.0, 3.0]),
+)
+def test_preparing_against_a_literal_version(seed, n, core, threshold):
     rng = np.random.default_rng(seed)
     both = [random_cells(rng, 30, 20, n, "s"), random_cells(rng, 35, 15, n, "t")]
-    expected = paper_by_hand(both, threshold)
-    source, target = map(ratings_of, both)
-    if not expected[0]:
-        with pytest.raises(InputError, match="preparing leaves nothing"):
-            prepare(source, target, threshold=threshold)
-        return
-    pair = prepare(source, target, threshold=threshold)
-    assert [cells_of(pair.source), cells_of(pair.target)] == expected
-    assert set(pair.source.items) == set(count(expected[0], 1))
-
-
-@given(
-    seed=st.integers(0, 10**6), n=st.integers(1, 500), core=st.integers(1, 6), threshold=st.sampled_from([None, 2.0])
-)
-def test_the_joint_core_against_a_literal_version(seed, n, core, threshold):
-    rng = np.random.default_rng(seed)
-    both = [random_cells(rng, 25, 20, n, "s"), random_cells(rng, 30, 15, n, "t")]
-    expected = core_by_hand(both, core, threshold)
+    expected = paper_by_hand(both, threshold) if core is None else core_by_hand(both, core, threshold)
     source, target = map(ratings_of, both)
     if not expected[0]:
         with pytest.raises(InputError, match="preparing leaves nothing"):
             prepare(source, target, threshold=threshold, core=core)
-        return
-    pair = prepare(source, target, threshold=threshold, core=core)
-    assert [cells_of(pair.source), cells_of(pair.target)] == expected
-    assert list(pair.users) == sorted(pair.users)
+    else:
+        pair = prepare(source, target, threshold=threshold, core=core)
+        assert [cells_of(pair.source), cells_of(pair.target)] == expected
+        assert set(pair.source.items) == set(count(expected[0], 1))
+        assert list(pair.users) == sorted(pair.users)
+    assert [cells_of(source), cells_of(target)] == both, "inputs stay as they were"
+    assert source.filtered_by is None
 
 
 def test_users_are_matched_by_id_not_by_position():
@@ -110,15 +104,6 @@ def test_users_are_matched_by_id_not_by_position():
     pair = prepare_core(source, target, core=1)
     assert pair.users == ("a", "b")
     assert cells_of(pair.source) == cells_of(pair.target) == {("a", "x"): 3, ("b", "y"): 4}
-
-
-def test_inputs_stay_as_they_were():
-    rng = np.random.default_rng(0)
-    source, target = (ratings_of(random_cells(rng, 20, 15, 400, p)) for p in "st")
-    before = [cells_of(source), cells_of(target)]
-    prepare(source, target, threshold=1, core=2)
-    assert [cells_of(source), cells_of(target)] == before
-    assert source.filtered_by is None
 
 
 def test_zero_is_a_rating_when_there_is_no_threshold():
@@ -164,14 +149,9 @@ def test_bad_arguments(arguments, refused):
 
 def test_a_pair_has_one_list_of_users(refused):
     refused(lambda: DomainPair(block(), block(users=6)))
-    assert DomainPair(block(), block()).users == block().users
-
-
-def test_a_pair_shows_sizes_only():
-    assert (
-        repr(DomainPair(block(), block()))
-        == "DomainPair(7 users; source: 6 items, 42 rated; target: 6 items, 42 rated)"
-    )
+    pair = DomainPair(block(), block())
+    assert pair.users == block().users
+    assert repr(pair) == "DomainPair(7 users; source: 6 items, 42 rated; target: 6 items, 42 rated)"
 
 
 def test_overlap():
@@ -191,3 +171,47 @@ def test_a_saved_pair_reads_back(tmp_path):
     assert source.ratings.filtered_by == target.ratings.filtered_by == pair.source.filtered_by
     with pytest.raises(OutputError):
         save_pair(pair, tmp_path)
+
+
+USERS = tuple("abcdef")
+
+
+def rated_by(columns: dict[str, str]) -> Ratings:
+    """From each item's raters."""
+    cells = [(user, item) for item, raters in columns.items() for user in raters]
+    rated = Ratings.from_triples(*zip(*cells, strict=True))
+    return rated.select(users=USERS, items=tuple(columns))
+
+
+def test_one_or_two_common_raters_are_chance():
+    pair = DomainPair(rated_by({"x": "ab", "y": "c", "none": ""}), rated_by({"1": "ab", "2": "c", "none": ""}))
+    assert pair.duplicate_items() == ()
+    assert pair.without_duplicates() is pair
+
+
+@given(st.lists(st.sets(st.integers(0, 5)), min_size=1), st.lists(st.sets(st.integers(0, 5)), min_size=1))
+def test_every_twin_is_found_and_nothing_else(left, right):
+    def side(columns: list[set[int]], stars: float) -> Ratings:
+        dense = np.array([[stars * float(user in raters) for raters in columns] for user in range(6)])
+        return Ratings(sp.csr_array(dense), USERS, tuple(f"i{at}" for at in range(len(columns))))
+
+    wanted = tuple(f"i{at}" for at, raters in enumerate(left) if len(raters) >= 3 and raters in right)
+    assert DomainPair(side(left, 5.0), side(right, 1.0)).duplicate_items() == wanted
+
+
+def test_leaving_them_out_touches_the_source_alone_and_is_disclosed():
+    source, target = rated_by({"disc": "abc", "other": "def"}), rated_by({"1": "abc", "2": "ad"})
+    left = DomainPair(source.disclosing("a 3-core"), target).without_duplicates()
+    assert left.target is target
+    assert left.users == USERS
+    assert left.source.items == ("other",)
+    assert left.source.matrix.toarray().ravel().tolist() == [0, 0, 0, 1, 1, 1]
+    rule = "without items rated by the same users as an item of the other domain"
+    assert left.source.filtered_by == f"a 3-core, {rule}"
+    assert DomainPair(source, target).without_duplicates().source.filtered_by == rule
+    assert left.without_duplicates() is left
+
+
+def test_a_source_of_duplicate_items_only_is_refused():
+    with pytest.raises(InputError, match="nothing is left of the source"):
+        DomainPair(rated_by({"x": "abc"}), rated_by({"1": "abc"})).without_duplicates()

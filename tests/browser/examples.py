@@ -11,9 +11,8 @@ from pricdr.demo.outcome import outcome_page
 from pricdr.evaluation.comparison import RANKINGS, Comparison
 from pricdr.evaluation.metrics import per_user
 from pricdr.pages import render
-from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
-from pricdr.release.page import render_inspection
+from pricdr.release.page import inspection_sections, render_inspection
 from pricdr.report.folder import read_folder
 from pricdr.report.page import report
 from pricdr.strategies import JLT
@@ -25,7 +24,7 @@ USERS = [f"u{at:02d}" for at in range(40)]
 
 
 def demo(folder: Path) -> str:
-    drawn = release_sections(DrawnRelease.of(_inspection(folder)))
+    drawn = inspection_sections(_inspection(folder))
     promise = [("What is promised", ["epsilon = 4 and delta = 1e-06, for one rating."])]
     return outcome_page(outcome(GAIN, NONE, GAIN), 4.0, promise, ["pricdr demo --out another"], drawn)
 

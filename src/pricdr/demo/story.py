@@ -50,8 +50,8 @@ from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.ledger import Ledger
 from pricdr.progress import Progress, silent
 from pricdr.release import Release, verify
-from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
+from pricdr.release.page import inspection_sections
 from pricdr.release.readme import statement
 from pricdr.signing import create_keys, read_private_key
 from pricdr.strategies import Guided, Spectral, Strategy
@@ -291,7 +291,7 @@ def _outcome_lines(outcome: Outcome) -> Iterator[str]:
 def write_page(file: Path, outcome: Outcome, received: Release) -> None:
     """Write the page that the demo ends with: the outcome, the release's promise, and how to repeat it all."""
     promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in _PROMISE]
-    drawn = release_sections(DrawnRelease.of(Inspection.of(received, key_given=True)))
+    drawn = inspection_sections(Inspection.of(received, key_given=True))
     file.write_text(outcome_page(outcome, EPSILON, promise, _commands_to_repeat(), drawn), encoding="utf-8")
 
 

@@ -32,8 +32,8 @@ from pricdr.pages.charts import chart_figure
 from pricdr.pages.page import Block
 from pricdr.privacy.accounting import Calibration
 from pricdr.progress import Progress, silent
-from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
+from pricdr.release.page import inspection_sections
 from pricdr.report.charts import curve_figures, share_charts
 from pricdr.report.folder import STRATA, SYNTHETIC, TABLE3, Access, Experiment, ResultsFolder
 from pricdr.report.measurements import ABSENT, number
@@ -68,7 +68,7 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
     if inspection is not None:
         c = inspection.certificate
         words = f"A verified release: {c.users:,} users x {c.dim:,} numbers by {c.strategy.name}; promise {c.promise}."
-        drawn = [Section("A release, drawn", [words, *release_sections(DrawnRelease.of(inspection))], id="certificate")]
+        drawn = [Section("A release, drawn", [words, *inspection_sections(inspection)], id="certificate")]
         sections.append(Section("A release", drawn, id="release-section"))
     footer = [f"Made by pricdr {__version__} from a results folder. This page loads nothing."]
     return render(Page("What crosses between two companies' ratings, at which ε", sections, lead(folder), footer))

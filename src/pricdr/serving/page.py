@@ -29,8 +29,8 @@ from pricdr.models.card import ModelCard
 from pricdr.models.card.texts import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED
 from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, style_sheet
 from pricdr.pages.page import page_environment
-from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import trade_off_of
+from pricdr.release.page import release_sections
 from pricdr.release.readme import statement
 from pricdr.serving.middleware import Refusal
 from pricdr.serving.snapshot import MAX_K, Answer, Models, Snapshot
@@ -241,7 +241,7 @@ def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:
         f"The release itself has the SHA-256 {origin.release}. pricdr verify RELEASE checks all of it.",
     ]
     in_full = statement(c)
-    charts = [] if trade_off_of(c) is None else release_sections(DrawnRelease.of_certificate(c))
+    charts = [] if trade_off_of(c) is None else release_sections(c)
     texts = [Section(part.title, [Bullets(part.lines)]) for part in in_full]
     unverified = [Note(UNVERIFIED)] if origin.release_verified is False else []
     sections = [*charts, *texts, Section("How this was checked", [Bullets(checked)])]

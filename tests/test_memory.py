@@ -18,7 +18,7 @@ from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
 from pricdr.models.methods.linear import EASE, EASERelease, RidgeRelease
 from pricdr.models.methods.paper import PaperCDR
 from pricdr.release import Release
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import release_with_rows
 from pricdr.training.loop import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, device="cpu")

@@ -16,8 +16,7 @@ from pricdr.models.gates import SIGNIFICANCE, p_value
 from pricdr.models.training_data import TrainingData
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
-from pricdr.testing.contracts import Planted
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import Planted, release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)

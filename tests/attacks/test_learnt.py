@@ -9,7 +9,6 @@ from pricdr.privacy.accounting import LATTICE_FACTOR, mu_of
 from pricdr.privacy.mechanism import Run
 from pricdr.privacy.steps import total_mu
 from pricdr.randomness import Simulation
-from pricdr.testing.laws import ALPHA, scale_p_value, shape_p_value
 from tests.attacks.evidence import guess_bound, refutation_power
 from tests.attacks.learnt import (
     FLAWS,
@@ -22,6 +21,7 @@ from tests.attacks.learnt import (
 )
 from tests.attacks.trace_steps import trace_steps
 from tests.attacks.transcript import rounds_targets, scored, scored_runs, simulating_ours, transcript_ours
+from tests.laws import ALPHA, scale_p_value, shape_p_value
 
 TRIALS = 8000
 TARGETS = targets()

@@ -11,7 +11,6 @@ from pricdr import Bounds, Guarantee
 from pricdr.privacy.accounting import delta_of, mu_of
 from pricdr.privacy.noise import probabilities
 from pricdr.strategies import JLT, SJLT
-from pricdr.testing.laws import ALPHA
 from tests.attacks import flawed
 from tests.attacks.evidence import decide, guess_bound, refutation_power
 from tests.attacks.row_trials import (
@@ -23,6 +22,7 @@ from tests.attacks.row_trials import (
 from tests.attacks.rows import likelihood_ratio, low_bits, residue_counts
 from tests.attacks.table import PAPER_DELTA
 from tests.attacks.target import Setting, neighbouring_ratings, private_release, settings
+from tests.laws import ALPHA
 
 TRIALS = 8000
 EVERY = settings(16)

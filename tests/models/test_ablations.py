@@ -17,11 +17,11 @@ from pricdr.models.methods.dmf import DMF
 from pricdr.models.methods.hetero import HeteroCDR, JointStage, SymmetricCDR
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
 from pricdr.models.training_data import NARROW, TrainingData
-from pricdr.testing.contracts import KilledError, Planted, RecommenderContract
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
 from pricdr.training.loop import TrainingOptions, train_network
 from pricdr.training.run_log import NO_LOG, RunLog
+from tests.models.contracts import KilledError
 
 SMALL = SourceStageConfig(
     hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3

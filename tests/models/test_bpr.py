@@ -5,9 +5,10 @@ import torch
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
 from pricdr.models.methods.factorisation import BPR, BPRConfig
-from pricdr.testing.contracts import Planted, TrainedContract
+from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG
+from tests.models.contracts import TrainedContract
 
 SMALL = BPRConfig(width=8, negatives=2, regularisation=0.001)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=2e-2, weight_decay=0.0, device="cpu")

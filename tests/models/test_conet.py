@@ -5,8 +5,9 @@ import torch
 from pricdr.data.pairs import DomainPair
 from pricdr.errors import ParameterError
 from pricdr.models.methods.conet import CoNet, CoNetConfig
-from pricdr.testing.contracts import PlaintextContract, Planted
+from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
+from tests.models.contracts import PlaintextContract
 
 SMALL = CoNetConfig(width=16, dropout=0.0, negatives=3)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, weight_decay=1e-2, device="cpu")

@@ -6,8 +6,9 @@ import torch
 
 from pricdr.errors import ParameterError
 from pricdr.models.methods.darec import DARec, DARecConfig
-from pricdr.testing.contracts import PlaintextContract, Planted, trained
+from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
+from tests.models.contracts import PlaintextContract, trained
 
 SMALL = DARecConfig(hidden=16, width=16, dropout=0.0, entry_dropout=0.2)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")

@@ -6,8 +6,9 @@ import torch
 
 from pricdr.errors import ParameterError
 from pricdr.models.methods.ddtcdr import DDTCDR, DDTCDRConfig
-from pricdr.testing.contracts import PlaintextContract, Planted, trained
+from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
+from tests.models.contracts import PlaintextContract, trained
 
 SMALL = DDTCDRConfig(width=8, hidden=16, dropout=0.0, entry_dropout=0.2, negatives=3, hide=0.3)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")

@@ -7,8 +7,7 @@ from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import Basis
 from pricdr.models.methods.linear import EASE, EASEConfig, EASERelease, EASEReleaseConfig, Popularity
-from pricdr.testing.contracts import Planted, RecommenderContract
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
 
 METHOD = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=1.0))
 

@@ -6,8 +6,9 @@ import torch
 
 from pricdr.errors import ParameterError
 from pricdr.models.methods.etl import ETL, ETLConfig
-from pricdr.testing.contracts import PlaintextContract, Planted, trained
+from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
+from tests.models.contracts import PlaintextContract, trained
 
 SMALL = ETLConfig(width=16, entry_dropout=0.2, dropout=0.5, source=1.0)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")

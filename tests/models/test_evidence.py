@@ -9,8 +9,7 @@ from pricdr.models import EASERelease, RidgeRelease
 from pricdr.models.fitted import UNTRUSTED
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE, p_value
 from pricdr.models.training_data import TrainingData
-from pricdr.testing.contracts import Planted
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import Planted, release_with_rows
 
 USERS, ITEMS, TASTES = 200, 80, 3
 

@@ -13,8 +13,7 @@ from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
 from pricdr.models.methods.linear import Popularity
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
 from pricdr.models.training_data import NARROW, TrainingData
-from pricdr.testing.contracts import Planted, RecommenderContract
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
 from pricdr.training.loop import TrainingOptions, train_network
 from pricdr.training.run_log import NO_LOG, RunLog

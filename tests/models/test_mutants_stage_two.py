@@ -22,8 +22,7 @@ from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
 from pricdr.models.methods.linear import EASE, EASERelease, EASEReleaseConfig, EASESource, RidgeRelease
 from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.signing import create_keys, public_text, read_public_key
-from pricdr.testing.contracts import Planted
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import Planted, release_with_rows
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import TrainingError, TrainingOptions, require_trainable, train, train_network
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog

@@ -4,9 +4,10 @@ import torch
 
 from pricdr.errors import ParameterError
 from pricdr.models.methods.factorisation import NeuMF, NeuMFConfig
-from pricdr.testing.contracts import Planted, TrainedContract
+from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG
+from tests.models.contracts import TrainedContract
 
 SMALL = NeuMFConfig(product_width=4, width=8, layers=3, dropout=0.1, negatives=3, regularisation=0.001)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=1e-2, weight_decay=1e-3, device="cpu")

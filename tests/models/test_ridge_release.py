@@ -4,8 +4,7 @@ import pytest
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.fitted import Basis
 from pricdr.models.methods.linear import REGULARISATIONS, SCALES, Popularity, RidgeRelease, RidgeReleaseConfig
-from pricdr.testing.contracts import Planted, RecommenderContract
-from pricdr.testing.releases import release_with_rows
+from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
 
 METHOD = RidgeRelease()
 

@@ -12,7 +12,7 @@ from scipy.stats import binomtest, norm
 from pricdr.privacy.accounting import GRID_STEPS, LATTICE_FACTOR, TradeOff, delta_of, epsilon_of
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.randomness import Simulation
-from pricdr.testing.laws import ALPHA
+from tests.laws import ALPHA
 
 MUS = st.floats(0.01, 8)
 RATES = st.floats(1e-6, 1 - 1e-6)

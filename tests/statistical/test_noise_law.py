@@ -7,7 +7,7 @@ from scipy import stats
 from pricdr.privacy.accounting import GRID_STEPS, grid_steps
 from pricdr.privacy.noise import DiscreteGaussian, probabilities
 from pricdr.randomness import Secret, Simulation
-from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, scale_power, shape_p_value
+from tests.laws import ALPHA, has_scale, scale_p_value, scale_power, shape_p_value
 
 pytestmark = pytest.mark.statistical
 N = 400_000

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pricdr.testing.laws import ALPHA
 from tests.attacks.algorithm_one import additive_form, lifted, svd_form
+from tests.laws import ALPHA
 
 SHAPES = [(12, 30), (30, 12), (20, 20), (15, 1)]
 

@@ -9,7 +9,7 @@ from pricdr.privacy.strategies.sjlt import padded_size, walsh_hadamard
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
 from pricdr.strategies import JLT, SJLT
-from pricdr.testing.laws import ALPHA, has_scale, mean_p_value
+from tests.laws import ALPHA, has_scale, mean_p_value
 
 pytestmark = pytest.mark.statistical
 

@@ -1,4 +1,1 @@
-"""What tests share and others may reuse: reference forms, laws with computed error rates, hypothesis strategies.
-
-Never imported by the library itself.
-"""
+"""The suites that a strategy or a method of your own inherits: they need pytest. The library never imports them."""

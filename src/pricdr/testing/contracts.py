@@ -1,28 +1,26 @@
 """The suite every model inherits: adding a method costs two lines of tests and cannot skip the awkward cases."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pytest
-import torch
 
+from pricdr._publish import publish
 from pricdr.data.pairs import DomainPair
-from pricdr.data.ratings import Ratings
+from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
-from pricdr.models.base import PlaintextMethod
-from pricdr.models.fitted import NOTHING_CHOSEN, Basis, FittedModel
+from pricdr.models.fitted import Basis, FittedModel
 from pricdr.models.methods.linear import Popularity
-from pricdr.models.methods.networks import TrainingRun, train_run
+from pricdr.privacy.accounting import Guarantee
 from pricdr.release import Release
-from pricdr.testing.releases import release_with_rows
-from pricdr.training.checkpoints import CheckpointFiles
-from pricdr.training.loop import TrainingOptions
-from pricdr.training.run_log import NO_LOG, RunLog
+from pricdr.strategies import JLT
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +64,17 @@ class Planted:
     def domains(self) -> DomainPair:
         """Both sides in plaintext."""
         return DomainPair(self.source, self.target)
+
+
+def release_with_rows(rows: npt.NDArray[np.float32], users: Sequence[str]) -> Release:
+    """Return a release of these rows. Its certificate is that of a private one, of no ratings; the rows are not its."""
+    return replace(_release_of_nothing(tuple(users), rows.shape[1]), matrix=rows.astype(np.float32))
+
+
+@lru_cache(maxsize=64)
+def _release_of_nothing(users: Ids, dim: int) -> Release:
+    nobody = Ratings.from_triples([users[0]], ["i"]).only(np.zeros(1, dtype=bool))
+    return publish(nobody, Guarantee(epsilon=1, delta=1e-6), strategy=JLT(dim=dim), users=users)
 
 
 class RecommenderContract:
@@ -159,84 +168,3 @@ class RecommenderContract:
             for fitted in (model, Popularity().fit(planted.target))
         ]
         assert own > popular + 0.3
-
-
-class KilledError(Exception):
-    """A run that is killed."""
-
-
-class TrainedContract(RecommenderContract):
-    """For methods that are trained: set ``run`` too, planted data to a training that has not begun."""
-
-    run: ClassVar[Callable[[Planted], TrainingRun]]
-
-    def test_a_gradient_reaches_every_parameter(self, planted: Planted) -> None:
-        """Nothing is left as it was drawn."""
-        run = type(self).run(planted)
-        run.network.train()
-        run.step(torch.arange(len(planted.target.users))).backward()  # type: ignore[no-untyped-call]
-        for name, parameter in run.network.named_parameters():
-            assert parameter.grad is not None, name
-            assert parameter.grad.abs().sum() > 0, name
-
-    def test_validation_and_the_model_score_alike(self, planted: Planted) -> None:
-        """The epoch is picked by the scores that are given in the end."""
-        run = type(self).run(planted)
-        run.network.eval()
-        everyone, items = torch.arange(len(planted.target.users)), torch.arange(len(planted.target.items))
-        scores = run.scorer()(everyone, items.tile(len(everyone), 1)).detach().numpy()
-        np.testing.assert_allclose(scores, run.fitted_model().score(everyone.numpy()), atol=1e-4)
-
-    def test_a_killed_run_resumes_to_the_same_model(
-        self, planted: Planted, model: FittedModel, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
-        checkpoints = CheckpointFiles(tmp_path_factory.mktemp("run") / "checkpoint")
-
-        def die(what: str, done: float, total: int, note: str = "") -> None:
-            if done == 4:
-                raise KilledError
-
-        with pytest.raises(KilledError):
-            type(self).fit(planted, RunLog(checkpoints=checkpoints, progress=die))
-        assert list(checkpoints.path.parent.iterdir())
-        resumed = type(self).fit(planted, RunLog(checkpoints=checkpoints))
-        everyone = np.arange(len(model.users))
-        assert np.array_equal(resumed.score(everyone), model.score(everyone))
-
-
-Run = TypeVar("Run", bound=TrainingRun)
-
-
-def trained(run: Run, options: TrainingOptions) -> Run:
-    """Return ``run`` after every epoch of ``options``, without validation."""
-    train_run(run, options, validation=None, chosen=NOTHING_CHOSEN, log=NO_LOG)
-    return run
-
-
-class PlaintextContract(TrainedContract):
-    """For trained methods that read the source's ratings: set ``method`` in place of ``fit``."""
-
-    method: ClassVar[PlaintextMethod]
-    serves_cold_users = True
-
-    @classmethod
-    def fit(cls, planted: Planted, log: RunLog = NO_LOG) -> FittedModel:
-        """Fit the method to both domains in plaintext."""
-        return cls.method.fit_plaintext(planted.target, planted.source, validation=planted.validation, log=log)
-
-    def test_a_user_without_any_rating_gets_the_item_bias(self, planted: Planted) -> None:
-        """Neither side knows the last user."""
-        counts = np.diff(planted.source.matrix.indptr)
-        last = len(counts) - 1
-        others = planted.source.only(np.repeat(np.arange(len(counts)), counts) != last)
-        model = self.method.fit_plaintext(planted.target, others)
-        assert not model.in_release[last]
-        assert np.ptp(model.score(np.array([last]))[0] - model.item_bias) < 1e-5
-
-    def test_an_empty_source_is_no_reason_to_fail(self, planted: Planted) -> None:
-        """What is left is a method of the target alone."""
-        empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
-        model = self.method.fit_plaintext(planted.target, empty, validation=planted.validation)
-        recommended = model.recommend(planted.target.users[:20], k=5)
-        assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in recommended]) > 0.9

@@ -5,11 +5,12 @@ given. Everything else (how much noise, who pays, what the certificate says) is 
 """
 
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 from pricdr._publish import publish
 from pricdr.data.ratings import Ids, Ratings
@@ -21,20 +22,19 @@ from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.randomness import Simulation
 from pricdr.release import Release, verify
-from pricdr.testing.laws import has_scale
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
-IntArray: TypeAlias = npt.NDArray[np.integer]
 
 _SINGLE: Final = 1 + 1e-6
 """Published numbers are in single precision."""
 
 
-class Promised(NamedTuple):
-    """What a release is checked with."""
+ALPHA: Final = 1e-6
+"""Every test of a law compares a p-value with it: a correct sampler fails one once in 10^6 runs, on any seed."""
 
-    guarantee: Guarantee
-    bounds: Bounds
+
+Promised: TypeAlias = tuple[Guarantee, Bounds]
+"""What a release is checked with."""
 
 
 class StrategyContract:
@@ -61,7 +61,7 @@ class StrategyContract:
     def promised(self, request: pytest.FixtureRequest) -> Promised:
         """One rating, or one user with a clip."""
         clip = None if request.param is Unit.RATING else self.clip
-        return Promised(Guarantee(epsilon=4, delta=1e-6, unit=request.param), Bounds(clip=clip))
+        return Guarantee(epsilon=4, delta=1e-6, unit=request.param), Bounds(clip=clip)
 
     @pytest.fixture
     def ratings(self) -> Ratings:
@@ -90,7 +90,7 @@ class StrategyContract:
 
     def test_an_audit_does_not_refute_the_promise(self, promised: Promised) -> None:
         """And comes near it: one that finds nothing would show nothing."""
-        assert audited(self.strategy.resolved(promised.guarantee, self.users), *promised).share > 0.5
+        assert audited(self.strategy.resolved(promised[0], self.users), *promised).share > 0.5
 
 
 def check_layout(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, users: Ids, items: Ids) -> None:
@@ -114,7 +114,7 @@ def check_release(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, rati
     users, items = ratings.users, ratings.items
     release, other = (
         publish(given, guarantee, strategy=strategy, bounds=bounds, users=users, items=items)
-        for given in (ratings, _without_last(ratings))
+        for given in (ratings, ratings.only(np.arange(len(ratings)) < len(ratings) - 1))
     )
     assert release.certificate == other.certificate, "nothing in a certificate is read off the ratings"
     read_back = verify(release.save(folder))
@@ -175,26 +175,37 @@ def _exact(strategy: Strategy, ratings: Ratings, bounds: Bounds, settled: Calibr
     return strategy.publish(entries, run).astype(np.float64)
 
 
-def _without_last(ratings: Ratings) -> Ratings:
-    cells = ratings.matrix.tocoo()
-    last = len(cells.data) - 1
-    return _of_cells(ratings, np.delete(cells.row, last), np.delete(cells.col, last))
-
-
 def _neighbour(ratings: Ratings, user: int, unit: Unit) -> Ratings:
-    cells = ratings.matrix.tocoo()
-    own = cells.row == user
     if unit is Unit.RATING:
-        kept = ~own
-        kept[np.flatnonzero(own)[1:]] = True
-        return _of_cells(ratings, cells.row[kept], cells.col[kept])
-    others = cells.col[cells.row == (user + 1) % len(ratings.users)]
-    return _of_cells(
-        ratings,
-        np.concatenate([cells.row[~own], np.full(len(others), user)]),
-        np.concatenate([cells.col[~own], others]),
-    )
+        return ratings.only(np.arange(len(ratings)) != ratings.matrix.indptr[user])
+    rows = np.arange(len(ratings.users))
+    rows[user] = (user + 1) % len(rows)
+    return Ratings(ratings.matrix[rows], ratings.users, ratings.items)
 
 
-def _of_cells(like: Ratings, rows: IntArray, columns: IntArray) -> Ratings:
-    return Ratings.from_codes(rows, columns, np.ones(len(rows)), like.users, like.items)
+def scale_p_value(sample: npt.NDArray[Any], scale: float) -> float:
+    """Return the two-sided p-value that a centred Gaussian sample has this standard deviation (chi-square, exact)."""
+    statistic = float(np.sum((np.asarray(sample, dtype=np.float64) / scale) ** 2))
+    law = stats.chi2(np.size(sample))
+    return float(min(1.0, 2 * min(law.cdf(statistic), law.sf(statistic))))
+
+
+def scale_power(size: int, ratio: float) -> float:
+    """Return the chance that :func:`scale_p_value` is below :data:`ALPHA` if the true scale is ``ratio`` times claimed.
+
+    >>> scale_power(100_000, 0.9) > 1 - 1e-9, scale_power(100_000, 1.1) > 1 - 1e-9
+    (True, True)
+    >>> f"{scale_power(100_000, 1.0):.1e}"
+    '1.0e-06'
+    """
+    law = stats.chi2(size)
+    low, high = law.ppf(ALPHA / 2), law.isf(ALPHA / 2)
+    return float(law.cdf(low / ratio**2) + law.sf(high / ratio**2))
+
+
+def has_scale(sample: npt.NDArray[Any], scale: float) -> bool:
+    """Return whether the sample is consistent with this scale **and** rules out 0.9 and 1.1 times it."""
+    if min(scale_power(np.size(sample), ratio) for ratio in (0.9, 1.1)) < 1 - 1e-6:
+        raise ValueError(f"a sample of {np.size(sample)} cannot tell a scale from 0.9 or 1.1 times it")
+    wrong = max(scale_p_value(sample, 0.9 * scale), scale_p_value(sample, 1.1 * scale))
+    return scale_p_value(sample, scale) > ALPHA > wrong

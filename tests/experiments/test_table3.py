@@ -44,7 +44,7 @@ def test_a_task_is_counted_as_soon_as_its_files_are_there(tmp_path, form):
     assert found.agrees is False
     assert [file.name for file in found.files] == [f"amazon/{name}.gz" for name in form.files]
     assert [(file.rows, file.repeated) for file in found.files] == [(72, 2), (72, 2)]
-    assert (found.measured.source_density, found.measured.target_density) == (1.0, 1.0)
+    assert found.measured.densities == (1.0, 1.0)
 
 
 def test_other_readings_of_the_papers_words_give_other_counts(tmp_path):
@@ -99,8 +99,8 @@ def test_whatever_else_is_in_the_file_is_refused_in_one_line(tmp_path, empty, ch
 
 def test_density_is_the_share_of_rated_pairs():
     counts = Counts(10, 4, 20, 5, 10)
-    assert (counts.source_density, counts.target_density) == (0.5, 0.2)
-    assert Counts(0, 0, 0, 0, 0).source_density == 0.0
+    assert counts.densities == (0.5, 0.2)
+    assert Counts(0, 0, 0, 0, 0).densities == (0.0, 0.0)
 
 
 @pytest.mark.realdata

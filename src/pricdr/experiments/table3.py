@@ -40,21 +40,18 @@ class Counts:
                 raise ParameterError(f"counts must be 0 or more, got {figure}")
 
     @property
-    def source_density(self) -> float:
-        """Return the share of all (user, item) pairs that are rated in the source.
+    def densities(self) -> tuple[float, float]:
+        """The shares of all (user, item) pairs that are rated, in the source and in the target.
 
-        >>> f"{Counts(924, 3_916, 50_429, 4_228, 50_157).source_density:.2%}"
-        '1.39%'
+        >>> ["{:.2%}".format(one) for one in Counts(924, 3_916, 50_429, 4_228, 50_157).densities]
+        ['1.39%', '1.28%']
         """
-        return _share(self.source_ratings, self.users * self.source_items)
-
-    @property
-    def target_density(self) -> float:
-        """Return the same share in the target."""
-        return _share(self.target_ratings, self.users * self.target_items)
+        sides = ((self.source_ratings, self.source_items), (self.target_ratings, self.target_items))
+        source, target = (ratings / max(1, self.users * items) for ratings, items in sides)
+        return source, target
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PaperTask:
     """Two domains, where their raw files lie, and how they are prepared."""
 
@@ -92,101 +89,40 @@ class PaperTask:
 
 PAPER_TASKS: Final = (
     PaperTask(
-        company="Amazon",
-        source="Music",
-        target="Book",
-        folder="amazon",
-        source_file="CDs_and_Vinyl",
-        target_file="Books",
-        counts=Counts(16_367, 18_467, 233_251, 23_988, 291_325),
+        *("Amazon", "Music", "Book", "amazon", "CDs_and_Vinyl", "Books"),
+        Counts(16_367, 18_467, 233_251, 23_988, 291_325),
     ),
     PaperTask(
-        company="Amazon",
-        source="Movie",
-        target="Music",
-        folder="amazon",
-        source_file="Movies_and_TV",
-        target_file="CDs_and_Vinyl",
-        counts=Counts(15_914, 19_794, 416_228, 20_058, 280_398),
+        *("Amazon", "Movie", "Music", "amazon", "Movies_and_TV", "CDs_and_Vinyl"),
+        Counts(15_914, 19_794, 416_228, 20_058, 280_398),
     ),
     PaperTask(
-        company="Amazon",
-        source="Movie",
-        target="Book",
-        folder="amazon",
-        source_file="Movies_and_TV",
-        target_file="Books",
-        counts=Counts(29_476, 24_091, 591_258, 41_884, 579_131),
+        *("Amazon", "Movie", "Book", "amazon", "Movies_and_TV", "Books"),
+        Counts(29_476, 24_091, 591_258, 41_884, 579_131),
     ),
-    PaperTask(
-        company="Douban",
-        source="Book",
-        target="Music",
-        folder="douban_raw",
-        source_file="book",
-        target_file="music",
-        counts=Counts(924, 3_916, 50_429, 4_228, 50_157),
-    ),
-    PaperTask(
-        company="Douban",
-        source="Movie",
-        target="Book",
-        folder="douban_raw",
-        source_file="movie",
-        target_file="book",
-        counts=Counts(1_574, 9_471, 744_983, 6_139, 85_602),
-    ),
-    PaperTask(
-        company="Douban",
-        source="Movie",
-        target="Music",
-        folder="douban_raw",
-        source_file="movie",
-        target_file="music",
-        counts=Counts(1_055, 9_386, 557_989, 4_981, 60_626),
-    ),
+    PaperTask("Douban", "Book", "Music", "douban_raw", "book", "music", Counts(924, 3_916, 50_429, 4_228, 50_157)),
+    PaperTask("Douban", "Movie", "Book", "douban_raw", "movie", "book", Counts(1_574, 9_471, 744_983, 6_139, 85_602)),
+    PaperTask("Douban", "Movie", "Music", "douban_raw", "movie", "music", Counts(1_055, 9_386, 557_989, 4_981, 60_626)),
 )
 """In the order of the paper's Table 3."""
 
 OTHER_DATA: Final = (
     PaperTask(
-        company="Amazon",
-        source="Movie",
-        target="Music",
-        folder="amazon_movie_music",
-        source_file="movie.csv.gz",
-        target_file="music.csv.gz",
-        stand_in=True,
-        core=5,
+        *("Amazon", "Movie", "Music", "amazon_movie_music", "movie.csv.gz", "music.csv.gz"), stand_in=True, core=5
     ),
     PaperTask(
-        company="Amazon",
-        source="Movie",
-        target="Book",
-        folder="amazon_movie_book_implicit",
-        source_file="movie.csv.gz",
-        target_file="book.csv.gz",
+        *("Amazon", "Movie", "Book", "amazon_movie_book_implicit", "movie.csv.gz", "book.csv.gz"),
         stand_in=True,
         threshold=None,
         filtered=True,
     ),
     PaperTask(
-        company="Amazon",
-        source="Electronics",
-        target="Cell phones",
-        folder="amazon_electronics_cell",
-        source_file="electronic.csv.gz",
-        target_file="cell.csv.gz",
+        *("Amazon", "Electronics", "Cell phones", "amazon_electronics_cell", "electronic.csv.gz", "cell.csv.gz"),
         threshold=None,
         core=3,
     ),
 )
 """What the experiments run on beside the paper's tasks."""
-
-
-def _share(ratings: int, cells: int) -> float:
-    return ratings / cells if cells else 0.0
-
 
 _MOST_BYTES: Final = 1 << 20
 
@@ -375,10 +311,10 @@ def _facts(content: "RatingsFile", root: Path) -> FileFacts:
 
 
 def _figures(counts: Counts) -> list[str]:
-    numbers = [f"{counts.users:,}"]
-    for items, ratings, density in (
-        (counts.source_items, counts.source_ratings, counts.source_density),
-        (counts.target_items, counts.target_ratings, counts.target_density),
-    ):
-        numbers += [f"{items:,}", f"{ratings:,}", f"{density:.2%}"]
-    return numbers
+    source, target = counts.densities
+    return [
+        *(f"{one:,}" for one in (counts.users, counts.source_items, counts.source_ratings)),
+        f"{source:.2%}",
+        *(f"{one:,}" for one in (counts.target_items, counts.target_ratings)),
+        f"{target:.2%}",
+    ]

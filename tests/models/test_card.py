@@ -13,8 +13,7 @@ from pricdr import FittedModel, Guarantee, Ratings, Release, publish
 from pricdr.errors import InputError
 from pricdr.evaluation.measured import read_evaluation
 from pricdr.models import EASE, EASERelease, EASESource, RidgeRelease
-from pricdr.models.card import ModelCard
-from pricdr.models.card.texts import METHOD_DESCRIPTIONS
+from pricdr.models.card import METHOD_DESCRIPTIONS, ModelCard
 from pricdr.models.catalogue import METHODS
 from pricdr.release.certificate import Certificate, content_digest, seal
 from pricdr.signing import fingerprint, public_text

@@ -25,8 +25,7 @@ from pricdr.data.ids import LONGEST_ID, id_fault
 from pricdr.errors import InputError
 from pricdr.evaluation.measured import Evaluation, read_evaluation
 from pricdr.extras import REPORT, TRAIN
-from pricdr.models.card import ModelCard
-from pricdr.models.card.texts import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED
+from pricdr.models.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard
 from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, style_sheet
 from pricdr.pages.page import page_environment
 from pricdr.release.inspection import trade_off_of

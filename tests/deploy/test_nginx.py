@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pricdr.serving.keys import Scope, add_key
+from pricdr.serving.keys import Scope, add_key, remove_key
 from tests.serving.conftest import small_model
 from tests.serving.processes import serving
 
@@ -47,14 +47,15 @@ def create_certificate(folder):
 class Proxy:
     """nginx in front of a server, and a client of it."""
 
-    def __init__(self, port, server, keys, trusted):
-        self.port, self.server, self.keys, self._trusted = port, server, keys, trusted
+    def __init__(self, port, server, keys, folder):
+        self.port, self.server, self.keys, self.folder = port, server, keys, folder
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
     def tls(self):
-        return self._trusted.wrap_socket(self.connect(), server_hostname=NAME)
+        trusted = ssl.create_default_context(cafile=self.folder / "cert.pem")
+        return trusted.wrap_socket(self.connect(), server_hostname=NAME)
 
     def ask(self, path=ONE, key="shop", body=None, half_close=False):
         """Return the status and the JSON of an answer."""
@@ -88,14 +89,14 @@ def running(folder):
         paths = "".join(
             f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
+        user = "user root;" if os.geteuid() == 0 else ""  # who owns the folders of tests
         (folder / "nginx.conf").write_text(
-            f"daemon off; master_process off; pid {folder}/pid;\nevents {{ worker_connections 512; }}\n"
-            f"http {{\n{paths}{site}\n}}\n"
+            f"daemon off; {user} pid {folder}/pid;\nevents {{ worker_connections 512; }}\nhttp {{\n{paths}{site}\n}}\n"
         )
         command = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
-            proxy = Proxy(port, server, keys, ssl.create_default_context(cafile=folder / "cert.pem"))
+            proxy = Proxy(port, server, keys, folder)
             deadline = time.monotonic() + 20
             while True:
                 try:
@@ -127,6 +128,30 @@ def test_an_answer_comes_through_tls_and_a_key_is_still_needed(proxy):
         received = b"".join(iter(lambda: connection.recv(65536), b""))
     assert b"strict-transport-security: max-age=31536000" in received.lower()
     assert b"nginx/" not in received
+
+
+def test_certificates_and_keys_are_renewed_without_a_restart(tmp_path):
+    """`nginx -s reload` for the certificate; the server notices a changed file of keys by itself."""
+    with running(tmp_path) as proxy:
+        assert proxy.ask()[0] == 200
+        create_certificate(tmp_path)
+        with pytest.raises(ssl.SSLCertVerificationError):  # still the old one, which is not the one in the file
+            proxy.ask()
+        subprocess.run([NGINX, "-p", tmp_path, "-c", tmp_path / "nginx.conf", "-s", "reload"], check=True)
+        until(lambda: proxy.ask()[0] == 200)
+        remove_key(tmp_path / "keys.json", "shop")
+        proxy.keys["next"] = add_key(tmp_path / "keys.json", "next", [Scope.RECOMMEND])
+        until(lambda: (proxy.ask(key="shop")[0], proxy.ask(key="next")[0]) == (401, 200))
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while True:
+        with suppress(ssl.SSLCertVerificationError):  # the old process accepts until it has ended
+            if condition():
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_another_name_is_refused(proxy):

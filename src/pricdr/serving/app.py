@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,7 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import StreamingResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from prometheus_client import Gauge, generate_latest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -32,12 +33,9 @@ from pricdr.serving.snapshot import MAX_K, Answer, Models, Query, RecommendedIte
 from pricdr.serving.worker import Quota, Worker
 
 _ANSWERS: Final = TypeAdapter(list[Answer])
-_ID: Final[dict[str, Any]] = {
-    "min_length": 1,
-    "max_length": LONGEST_ID,
-    "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$",
-}
+_TEXT: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """The rule of ``data/ids.py``, as a regular expression for OpenAPI."""
+_ID: Final[dict[str, Any]] = {"min_length": 1, "max_length": LONGEST_ID, "pattern": _TEXT}
 _BATCH_USERS: Final = (2000, 8000)
 """Users in the batches of one caller, and of all, that are being answered."""
 _PAGES_AT_ONCE: Final = 4
@@ -92,10 +90,9 @@ class Settings:
     @property
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
-        try:
+        with suppress(ValueError):  # a name may stand for any address
             return self.host == "localhost" or ip_address(self.host).is_loopback
-        except ValueError:  # a name, which may stand for any address
-            return False
+        return False
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
@@ -173,13 +170,6 @@ class SimilarAnswer:
 
 
 @dataclass
-class Health:
-    """The process is alive."""
-
-    status: str
-
-
-@dataclass
 class Readiness:
     """Whether requests are answered, and from which model."""
 
@@ -199,44 +189,21 @@ class Error:
     error: str
 
 
-_DESCRIPTIONS: Final = {
-    400: "The address or the request cannot be read.",
-    401: "No valid API key.",
-    403: "The API key lacks the scope.",
-    404: "The item is unknown, or the model cannot compare items.",
-    408: "The body arrived too slowly.",
-    413: "The body is too large.",
-    421: "The Host header names another server.",
-    422: "A value breaks its rule.",
-    500: "An error of the server.",
-    503: "The server is busy or stopping.",
-}
-_RETRY: Final = {
-    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}, "required": True}
-}
-
-
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI responses of an operation: these statuses, and those that every request may get."""
+    kinds = [HTTPStatus(status) for status in sorted({400, 421, 500, *statuses})]
     documented: dict[int | str, dict[str, Any]] = {
-        status: {"model": Error, "description": _DESCRIPTIONS[status]} for status in sorted({400, 421, 500, *statuses})
+        kind.value: {"model": Error, "description": kind.description or kind.phrase} for kind in kinds
     }
     if 503 in documented:
-        documented[503]["headers"] = _RETRY
+        documented[503]["headers"] = {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "required": True}}
     return documented
 
 
 def create_app(
     models: Models, settings: Settings, *, keys: KeyRing | Keys | None = None, log: ServerLog | None = None
 ) -> FastAPI:
-    """Return the application that answers from ``models``.
-
-    Args:
-        models: the models to serve.
-        settings: which requests to accept, and what to show.
-        keys: checks API keys; if None, no key is needed.
-        log: where to log events; if None, nothing is logged.
-    """
+    """Return the application that answers from ``models``; without ``keys``, nobody needs one."""
     worker, batch_users = Worker(), Quota(*_BATCH_USERS)
     metrics = _metrics(models, worker, batch_users)
 
@@ -259,12 +226,7 @@ def create_app(
 
     answers = APIRouter(route_class=_DirectRoute)
 
-    @answers.get(
-        "/users/{user:path}/recommendations",
-        summary="Recommend items to a user",
-        tags=["recommendations"],
-        responses=_refusals(401, 403, 422, 503),
-    )
+    @answers.get("/users/{user:path}/recommendations", responses=_refusals(401, 403, 422, 503))
     async def recommend(user: UserPath, k: K = page.DEFAULT_K) -> UserAnswer:
         """Return the best unseen items of a user, or the most popular items if the model does not know the user."""
         snapshot = models.current
@@ -279,8 +241,6 @@ def create_app(
 
     @app.post(
         "/recommendations",
-        summary="Recommend items to several users",
-        tags=["recommendations"],
         responses={200: {"model": BatchAnswer}, **_refusals(401, 403, 408, 413, 422, 503)},
         response_class=StreamingResponse,
     )
@@ -309,12 +269,7 @@ def create_app(
         first = await piece(rounds[0])  # before the status is sent, so that an error has its own
         return StreamingResponse(pieces(first), media_type="application/json")
 
-    @answers.get(
-        "/items/{item:path}/similar",
-        summary="Find similar items",
-        tags=["recommendations"],
-        responses=_refusals(401, 403, 404, 422, 503),
-    )
+    @answers.get("/items/{item:path}/similar", responses=_refusals(401, 403, 404, 422, 503))
     async def similar(item: ItemPath, k: K = page.DEFAULT_K) -> SimilarAnswer:
         """Return the items whose vectors point the same way as this one's."""
         snapshot = models.current
@@ -325,34 +280,19 @@ def create_app(
             raise Refusal(404, "the model does not know this item")
         return SimilarAnswer(item, snapshot.fingerprint, items)
 
-    @app.get("/health", summary="Check that the process is alive", tags=["state"], responses=_refusals())
-    async def health() -> Health:
+    @app.get("/health", responses=_refusals())
+    async def health() -> dict[str, str]:
         """Answer as long as the process is running."""
-        return Health("alive")
+        return {"status": "alive"}
 
-    @app.get(
-        "/ready",
-        summary="Check that requests are answered",
-        tags=["state"],
-        responses=_refusals(),
-        response_model_exclude_none=True,
-    )
+    @app.get("/ready", responses=_refusals(), response_model_exclude_none=True)
     async def ready() -> Readiness:
         """Return which model is being served, and whether a newer folder was refused."""
         model, fingerprint = models.current.model, models.current.fingerprint
         refused = None if models.problem is None else _REFUSED
         return Readiness(True, fingerprint, len(model.users), len(model.items), refused)
 
-    @app.get(
-        "/metrics",
-        summary="Return metrics for Prometheus",
-        tags=["state"],
-        responses={
-            200: {"description": "Metrics in the text format of Prometheus.", "content": {"text/plain": {}}},
-            **_refusals(401, 403),
-        },
-        response_class=Response,
-    )
+    @app.get("/metrics", responses=_refusals(401, 403), response_class=PlainTextResponse)
     async def measurements() -> Response:
         """Return counts and durations of requests and answers, memory, and the state of the model."""
         kind = "text/plain; version=0.0.4; charset=utf-8"

@@ -22,8 +22,8 @@ import scipy.sparse as sp
 
 from pricdr import Guarantee, Ratings, Release, publish
 from pricdr._publish import Request, dry_run
-from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.data.tables import write_ratings
 from pricdr.errors import PublishWarning
 from pricdr.strategies import JLT, SJLT, Guided, Spectral
 from tests.attacks.algorithm_one import svd_form

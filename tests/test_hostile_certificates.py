@@ -10,7 +10,7 @@ from pricdr import Guarantee, Ledger, Ratings, Release, publish, verify
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import LONGEST_FILTER
-from pricdr.data.reading.readers import read_ratings
+from pricdr.data.reading.read import read_ratings
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.accounting import MAX_REFINEMENT, Calibration, Unit

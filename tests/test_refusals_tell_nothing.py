@@ -9,7 +9,7 @@ import pytest
 from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 USERS = tuple(f"u{at:02d}" for at in range(12))

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish, synthetic_pair, transfer, verify
 from pricdr.cli import run
-from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, VerificationError
 from pricdr.privacy.accounting import Calibration, epsilon_warnings, odds_factor
 from pricdr.release.readme import readme, statement, weakness

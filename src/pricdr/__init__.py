@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pricdr.data.pairs import DomainPair as DomainPair
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
-    from pricdr.data.reading.readers import read_ids as read_ids
-    from pricdr.data.reading.readers import read_ratings as read_ratings
+    from pricdr.data.reading.read import read_ratings as read_ratings
     from pricdr.data.splits import Split as Split
     from pricdr.data.splits import split as split
     from pricdr.data.synthetic import synthetic_pair as synthetic_pair
@@ -62,8 +61,8 @@ _HOME = {
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
     "read_features": "pricdr.data.features",
-    "read_ids": "pricdr.data.reading.readers",
-    "read_ratings": "pricdr.data.reading.readers",
+    "read_ids": "pricdr.data.reading.read",
+    "read_ratings": "pricdr.data.reading.read",
     "repeat": "pricdr._repeat",
     "split": "pricdr.data.splits",
     "synthetic_pair": "pricdr.data.synthetic",

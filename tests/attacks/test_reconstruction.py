@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pricdr import Bounds, Guarantee, Ratings, publish
-from pricdr.data.reading.readers import read_ratings
+from pricdr.data.reading.read import read_ratings
 from pricdr.randomness import Simulation
 from pricdr.strategies import JLT, SJLT
 from tests.attacks import flawed

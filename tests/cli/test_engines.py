@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from pricdr import Ledger, verify
+from pricdr import Ledger, memory, verify
 from pricdr.data.reading import readers
-from pricdr.engines import disk_reading, outofcore
+from pricdr.engines import outofcore
 
 SEEDED = ("--insecure-seed", 3)
 
@@ -106,9 +106,7 @@ def test_memory_is_stated_and_a_limit_below_it_is_refused_before_anything_is_spe
 
 
 def test_the_parts_of_the_stated_memory_add_up():
-    need = disk_reading.Need(
-        item_rows=30 * 10**6, user_rows=20 * 10**6, blocks=10 * 10**6, sorting=50 * 10**6, ids=10**6
-    )
+    need = memory.Need(item_rows=30 * 10**6, user_rows=20 * 10**6, blocks=10 * 10**6, sorting=50 * 10**6, ids=10**6)
     assert need.total == (200 + 1 + 60) * 10**6
     assert need.sentence() == (
         "needs about 261.0 MB of memory, however many ratings there are: the program 200.0 MB, ids 1.0 MB, and the "
@@ -244,9 +242,9 @@ import resource, sys, tempfile
 from pathlib import Path
 import numpy as np, polars as pl
 import pricdr
-from pricdr.data.reading.options import ReadOptions
+from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.workspace import Workspace
-from pricdr.engines.disk_reading import read_on_disk
+from pricdr.engines.outofcore import read_on_disk
 
 rng = np.random.default_rng(0)
 with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pricdr import Ratings
-from pricdr.data.reading.readers import write_ratings
+from pricdr.data.tables import write_ratings
 
 SPEC = """
 title = "A family"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pricdr import Ratings
-from pricdr.data.reading.readers import write_ratings
+from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError
 from pricdr.experiments.__main__ import main
 

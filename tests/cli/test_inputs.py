@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from pricdr.cli.reading_options import FormatName
-from pricdr.data.reading.options import Format
+from pricdr.data.reading.formats import Format
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pricdr import Ledger, verify
 
 KILLED_AT_EVERY_STEP = """
 import json, os, signal, sys
-import pricdr.release.certificate, pricdr.data.reading.readers, pricdr.release.readme, pricdr.signing
+import pricdr.release.certificate, pricdr.data.reading.read, pricdr.release.readme, pricdr.signing
 from pricdr import cli, publish
 from pricdr.privacy.noise import alias_table
 alias_table()

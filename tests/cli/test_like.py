@@ -9,8 +9,9 @@ import scipy.sparse as sp
 
 from pricdr import FittedModel, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
 from pricdr.cli import run
-from pricdr.data.reading.readers import read_ratings, write_ratings
+from pricdr.data.reading.read import read_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.tables import write_ratings
 from pricdr.errors import ParameterError
 from pricdr.models import method_of
 from pricdr.strategies import JLT

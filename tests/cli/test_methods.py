@@ -9,8 +9,8 @@ import pytest
 from pricdr import Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.tables import write_ratings
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, method_class
 from pricdr.strategies import JLT

@@ -6,8 +6,8 @@ import pytest
 
 from pricdr import Guarantee, publish, synthetic_pair
 from pricdr.cli import run
-from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.tables import write_ratings
 from pricdr.strategies import Spectral
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from pricdr import FittedModel, Guarantee, publish, synthetic_pair
 from pricdr.cli import run
-from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.tables import write_ratings
 from pricdr.strategies import JLT
 
 QUICK = ["--epochs", "3", "--device", "cpu"]

@@ -141,7 +141,7 @@ def test_running_out_of_memory_is_one_line(ratings, refused_publish, ledger, mon
     def exhausted(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("pricdr.data.reading.readers.read_ratings_file", exhausted)
+    monkeypatch.setattr("pricdr.data.reading.read.read_ratings_file", exhausted)
     refused_publish(ratings, says="out of memory")
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from pricdr.data.reading.readers import AMAZON_2014, AMAZON_2018, Columns
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import AMAZON_2014, AMAZON_2018, Columns
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricdr.data.reading.readers import read_ids
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.ids import read_ids
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError
 
 SUFFIXES = ["csv", "tsv", "inter", "dat", "jsonl", "csv.gz", "jsonl.gz"]

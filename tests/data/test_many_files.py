@@ -7,12 +7,12 @@ import os
 import polars as pl
 import pytest
 
+from pricdr.data.ids import read_ids
 from pricdr.data.reading import read as reading_module
+from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.reading.inputs import find_inputs
-from pricdr.data.reading.options import ReadOptions
-from pricdr.data.reading.read import opened_table
-from pricdr.data.reading.readers import read_ids, read_ratings
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import opened_table, read_ratings
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.data.workspace import Workspace
 from pricdr.errors import ParameterError
 

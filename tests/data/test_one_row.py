@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricdr import Ratings, Release, cli, read_ratings
-from pricdr.data.reading.query import Query
+from pricdr.data.reading.inputs import Query
 from pricdr.errors import InputError
 from tests.data.kept import KEPT, keep
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import read_ratings
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
 ROWS = [("jörg", "é1", 4.0), ("zoë", "x", 2.0)]

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pricdr.data.ids import read_ids
 from pricdr.data.pairs import (
     DomainPair,
     Overlap,
@@ -16,8 +17,7 @@ from pricdr.data.pairs import (
     save_pair,
 )
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import read_ids
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, OutputError, ParameterError
 
 Cells = dict[tuple[str, str], float]

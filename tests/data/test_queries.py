@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from pricdr import cli
-from pricdr.data.reading.query import Query
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.inputs import Query
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, MissingExtraError, ParameterError
 from pricdr.extras import SQL
 from tests.data import postgres

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pricdr.data.ids import read_ids
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import Columns, read_ids, read_ratings, write_ratings
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import Columns, read_ratings
+from pricdr.data.reading.read import read_ratings_file as read
+from pricdr.data.tables import write_ratings
 from pricdr.errors import OutputError
 
 TRIPLES = [("u2", "i1", 3.0), ("u1", "i2", 4.5), ("u1", "i1", 1.0)]

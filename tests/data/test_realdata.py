@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pricdr.data.pairs import DomainPair, overlap, prepare
-from pricdr.data.reading.readers import read_ratings
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings
+from pricdr.data.reading.read import read_ratings_file as read
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("PRICDR_DATA", ROOT / "../shared/data"))

@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pricdr.data.ids import read_ids
 from pricdr.data.reading import text_files
-from pricdr.data.reading.readers import AMAZON_2018, Columns, read_ids, read_ratings
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import AMAZON_2018, Columns, read_ratings
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import ParameterError
 
 TEXT_CASES = {

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from pricdr import Bounds, Ratings, Unit
 from pricdr.data.reading import read as reading_module
-from pricdr.data.reading.readers import AMAZON_2014, Columns
-from pricdr.data.reading.readers import read_ratings_file as read
-from pricdr.data.reading.repeats import deduplicate
-from pricdr.data.reading.times import seconds_of
+from pricdr.data.reading.read import AMAZON_2014, Columns, deduplicate
+from pricdr.data.reading.read import read_ratings_file as read
 
 NAMES = ("user", "item", "rating", "timestamp")
 TIMES = st.sampled_from(
@@ -37,14 +35,18 @@ def cells(ratings: Ratings) -> dict[tuple[str, str], float]:
     return {(user, item): value for user, item, value in ratings.to_frame().rows()}
 
 
-def naive(rows) -> dict[tuple[str, str], float]:
-    """The last of each group after sorting by time and then by value; what is no time comes first."""
+def timed(rows) -> pd.DataFrame:
+    """The rows, and the time of each."""
     frame = pd.DataFrame(rows, columns=list(NAMES))
     numbers = pd.to_numeric(frame["timestamp"], errors="coerce")
     dates = frame["timestamp"].map(lambda text: pd.to_datetime(text, utc=True, errors="coerce", format="ISO8601"))
     frame["at"] = numbers.fillna((pd.to_datetime(dates, utc=True) - pd.Timestamp(0, tz="UTC")).dt.total_seconds())
-    frame["at"] = frame["at"].fillna(-np.inf)
-    last = frame.sort_values(["at", "rating"]).groupby(["user", "item"])["rating"].last()
+    return frame.assign(at=frame["at"].fillna(-np.inf))
+
+
+def naive(rows) -> dict[tuple[str, str], float]:
+    """The last of each group after sorting by time and then by value; what is no time comes first."""
+    last = timed(rows).sort_values(["at", "rating"]).groupby(["user", "item"])["rating"].last()
     return {pair: float(value) for pair, value in last.items()}
 
 
@@ -61,10 +63,10 @@ def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
         assert cells(Ratings.of(taken)) == naive(rows)
     # The times that come with the ratings are those of the rows that count.
     assert reading.times is not None
-    of_row = dict(zip([row[3] for row in rows], (seconds_of(row[3]) for row in rows), strict=True))
+    of_row = dict(zip([row[3] for row in rows], timed(rows)["at"], strict=True))
     for (user, item, value), time in zip(reading.ratings.to_frame().rows(), reading.times, strict=True):
         known = [of_row[row[3]] for row in rows if row[:3] == (user, item, value)]
-        assert (None if np.isnan(time) else time) in known
+        assert (-np.inf if np.isnan(time) else time) in known
 
 
 def changed_cells(before: Ratings, after: Ratings, bounds: Bounds) -> list[float]:

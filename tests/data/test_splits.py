@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pricdr
 from pricdr import Ratings, Split
 from pricdr.cli import run
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.data.splits import NEGATIVES, HeldOut, hold_out, load_split, official, read_official, save_split, set_aside
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError

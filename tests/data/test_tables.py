@@ -52,7 +52,7 @@ def test_neither_cores_nor_memory_change_a_byte(tmp_path, monkeypatch):
         write_table(part, half)
     written, merged = set(), set()
     for cores, memory in ((1, "100MB"), (2, "2GB"), (5, "400MB")):
-        monkeypatch.setattr("pricdr.data.reading.table.cores", lambda cores=cores: cores)
+        monkeypatch.setattr("pricdr.data.reading.read.cores", lambda cores=cores: cores)
         monkeypatch.setenv("PRICDR_MEMORY", memory)
         whole, joined = tmp_path / f"whole{cores}.parquet", tmp_path / f"joined{cores}.csv"
         write_table(whole, columns)

@@ -5,8 +5,10 @@ import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -17,10 +19,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pricdr import Ratings, read_ratings
-from pricdr.data.reading.fields import Dialect, literal
-from pricdr.data.reading.readers import read_ratings_file as read
-from pricdr.data.reading.table import connected
-from pricdr.data.reading.times import finite_number, number_sql, seconds_of, seconds_sql
+from pricdr.data.reading.formats import DATE, NUMBER, Dialect, literal, number_sql, seconds_sql
+from pricdr.data.reading.read import connected
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 
@@ -100,6 +101,27 @@ NUMBERS = st.one_of(
     st.datetimes().map(lambda moment: moment.isoformat(random.Random(moment.day).choice("T "))),
     st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat()),
 )
+
+
+BLANKS = " \t\n\x0b\x0c\r"
+
+
+def finite_number(text):
+    plain = text.strip(BLANKS)
+    number = float(plain) + 0.0 if re.fullmatch(NUMBER, plain) else np.inf
+    return number if np.isfinite(number) else None
+
+
+def seconds_of(text):
+    text = text.strip(BLANKS)
+    if (number := finite_number(text)) is not None:
+        return number
+    try:
+        moment = datetime.fromisoformat(text) if re.fullmatch(DATE, text) else None
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+        return float(since // timedelta(microseconds=1)) / 1e6
+    except (ValueError, OverflowError, AttributeError):
+        return None
 
 
 @given(NUMBERS)

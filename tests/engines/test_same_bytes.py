@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
-from pricdr.data.reading.options import ReadOptions
+from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.workspace import Workspace
-from pricdr.engines.disk_reading import read_on_disk
+from pricdr.engines.outofcore import read_on_disk
 from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 
 
@@ -156,7 +156,7 @@ def test_the_same_ratings_however_sorted_rows_are_cut(data):
     with pytest.MonkeyPatch.context() as patch, on_disk(frame, threshold=threshold) as reading:
         patch.setattr("pricdr.engines.outofcore._ROWS_AT_A_TIME", chunk)
         assert_same(reading.ratings.select(users, items), expected.select(users, items))
-        assert (reading.table.rows, reading.raters) == (len(frame), expected.users)
+        assert (reading.rows, reading.raters) == (len(frame), expected.users)
         if users is not None:
             assert_same(reading.ratings.outside(users, expected.items), expected.outside(users, expected.items))
 

@@ -9,9 +9,10 @@ import pytest
 
 from pricdr import __version__, publish
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import read_ratings, write_ratings
+from pricdr.data.reading.read import read_ratings
 from pricdr.data.splits import hold_out
 from pricdr.data.synthetic import synthetic_pair
+from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching

@@ -7,7 +7,7 @@ import pytest
 
 from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.cli import run
-from pricdr.data.reading.readers import write_ratings
+from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.experiments.spec import read_search, read_spec
 from pricdr.models import FittedModel, Popularity

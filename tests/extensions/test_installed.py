@@ -10,8 +10,8 @@ import pytest
 
 from pricdr import Guarantee, publish, synthetic_pair, transfer, verify
 from pricdr.cli import run
-from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.tables import write_ratings
 from pricdr.errors import ParameterError
 from pricdr.models.catalogue import METHODS
 from pricdr.privacy.strategies import BY_NAME

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from pricdr import Ledger
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError
 from pricdr.privacy.ledger import Balance
 from tests.fuzz.cases import Files, Kind, Seed

@@ -32,7 +32,7 @@ from pricdr.alignment.messages import Kind as MessageKind
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message, started
 from pricdr.cli.ledger import show
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import BudgetError
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import NUMBERS, TEXTS, json_bytes, junk, mutate_bytes, mutate_json, mutate_lines

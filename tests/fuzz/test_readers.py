@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pricdr.data.reading.readers import Columns, read_ids
-from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.ids import read_ids
+from pricdr.data.reading.read import Columns
+from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

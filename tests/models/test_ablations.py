@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pricdr.cli import run as run_command
-from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError
 from pricdr.models import SourceStageConfig, method_of
 from pricdr.models.fitted import Chosen, FittedModel, Trust

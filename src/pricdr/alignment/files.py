@@ -18,8 +18,7 @@ from pydantic import ValidationError
 
 from pricdr.alignment.messages import list_content, read_record, record_beside
 from pricdr.alignment.protocol import Alignment, State
-from pricdr.data.ids import require_ids
-from pricdr.data.reading.readers import read_ids
+from pricdr.data.ids import read_ids, require_ids
 from pricdr.data.reading.text_files import explaining_os_errors, named
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.files import PRIVATE, new_file, replace_file, require_writable, write_new

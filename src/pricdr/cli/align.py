@@ -235,7 +235,7 @@ def accept(
 def _read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
     """Return the normalised ids in a file; warn if some of them become the same."""
     from pricdr.alignment.normalisation import Normalisation, NormalisedIds
-    from pricdr.data.reading.readers import read_ids
+    from pricdr.data.ids import read_ids
 
     with working(f"reading {path}"):
         own = NormalisedIds.of(read_ids(path), Normalisation(normalise.value), name=str(path))

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -17,10 +17,7 @@ from pricdr.errors import InputFileError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
-    from pricdr.data.reading.readers import RatingsFile
-    from pricdr.engines.disk_reading import DiskReading
-    from pricdr.engines.spark.ratings import SparkReading
-    from pricdr.privacy.plan import Estimate
+    from pricdr.data.reading.report import Reading
 
 
 class EngineName(StrEnum):
@@ -71,7 +68,7 @@ class EngineInput:
         lifetime: ExitStack,
         *,
         count_only: bool = False,
-    ) -> "RatingsFile | DiskReading | SparkReading":
+    ) -> "Reading[Any]":
         """Read the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet.
 
         Args:
@@ -86,7 +83,7 @@ class EngineInput:
             raise ParameterError(f"--spark-conf is for --engine spark, and the engine is {self.engine.value}")
         if self.temp_dir is not None and self.engine is not EngineName.DUCKDB:
             raise ParameterError(f"--temp-dir is for --engine duckdb, and the engine is {self.engine.value}")
-        reading: RatingsFile | DiskReading | SparkReading
+        reading: Reading[Any]
         if self.engine is EngineName.SPARK:
             reading = self._on_spark(listed, universe, lifetime)
         elif self._are_large():
@@ -117,7 +114,7 @@ class EngineInput:
         )
         return True
 
-    def _on_spark(self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack) -> "SparkReading":
+    def _on_spark(self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack) -> "Reading[Any]":
         from pricdr.engines.spark.ratings import open_ratings
         from pricdr.engines.spark.session import parse_settings
 
@@ -139,10 +136,9 @@ class EngineInput:
 
     def _on_disk(
         self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack, *, count_only: bool
-    ) -> "DiskReading":
+    ) -> "Reading[Any]":
         from pricdr.data.workspace import Workspace
-        from pricdr.engines.disk_reading import read_on_disk
-        from pricdr.engines.outofcore import sort_memory
+        from pricdr.engines.outofcore import read_on_disk, sort_memory
         from pricdr.memory import format_bytes
 
         beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # a dry run makes no folder
@@ -162,30 +158,3 @@ class EngineInput:
                 threshold=self.threshold,
                 progress=progress,
             )
-
-
-def is_on_disk(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["DiskReading"]:
-    """Return whether the ratings are kept on disk."""
-    from pricdr.engines.disk_reading import DiskReading
-
-    return isinstance(reading, DiskReading)
-
-
-def is_on_spark(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["SparkReading"]:
-    """Return whether Spark keeps the ratings."""
-    from pricdr.engines.spark.ratings import SparkReading
-
-    return isinstance(reading, SparkReading)
-
-
-def require_memory(reading: "DiskReading", work: "Estimate") -> None:
-    """Show the memory that publishing takes, and refuse it above the limit."""
-    need = reading.need(work)
-    say(f"out of core: {need.sentence()}")
-    need.require()
-
-
-def sort(reading: "DiskReading") -> "DiskReading":
-    """Return the same ratings, sorted: a disk that fails does so here, before anything is spent."""
-    with progress_bar("sorting") as progress:
-        return reading.sorted(progress)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,10 +18,6 @@ from pricdr.cli.engines import (
     EngineOption,
     SparkConfOption,
     TempDirOption,
-    is_on_disk,
-    is_on_spark,
-    require_memory,
-    sort,
 )
 from pricdr.cli.event_log import EventLog
 from pricdr.cli.json_log import note_spent
@@ -62,7 +58,7 @@ from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ra
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.run_lock import only_spender, require_only_writer
-from pricdr.cli.source_screen import cautions_on_screen, say_counts, say_input, say_result, warn_of_clamping
+from pricdr.cli.source_screen import cautions_on_screen, say_input, say_result
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import OutputError, ParameterError, PriCDRError
 from pricdr.files import new_folder, require_absent
@@ -73,9 +69,7 @@ if TYPE_CHECKING:
     from pricdr._publish import DryRun
     from pricdr.alignment.messages import AlignmentRecord
     from pricdr.data.ratings import Ids
-    from pricdr.data.reading.readers import RatingsFile
-    from pricdr.engines.disk_reading import DiskReading
-    from pricdr.engines.spark.ratings import SparkReading
+    from pricdr.data.reading.report import Reading
     from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.release import Release
@@ -194,9 +188,10 @@ class _Task:
         with ExitStack() as lifetime:
             reading, listed, universe = self._read(given, users, items, lifetime, count_only=True)
             seconds = monotonic() - started
-            self._say_input(reading, listed, universe)
+            say_input(reading, listed, universe, self.arguments["strategy"], self.arguments["bounds"])
             rehearsal = self._rehearsed(reading, listed, universe)
-            need = reading.need(rehearsal.work) if is_on_disk(reading) else None
+            work = rehearsal.work
+            need = reading.need(work.item_rows, work.user_rows, learns=work.learns)
             if need is not None:
                 need.require()
         ledger = self.arguments["ledger"]
@@ -241,12 +236,15 @@ class _Task:
 
         with ExitStack() as lifetime:
             reading, listed, universe = self._read(given, users, items, lifetime)
-            if is_on_disk(reading):
-                # Sorting may take hours: refuse now what would be refused afterwards.
-                require_memory(reading, self._rehearsed(reading, listed, universe).work)
-                reading = sort(reading)
-                reading.selected.require_space(self.arguments["strategy"].dim)
-            self._say_input(reading, listed, universe)
+            # Sorting may take hours: refuse now what would be refused afterwards.
+            if reading.n_ratings is None:
+                work = self._rehearsed(reading, listed, universe).work
+                if need := reading.need(work.item_rows, work.user_rows, learns=work.learns):
+                    say(f"out of core: {need.sentence()}")
+                    need.require()
+                with progress_bar("sorting") as progress:
+                    reading = reading.sorted(self.arguments["strategy"].dim, progress)
+            say_input(reading, listed, universe, self.arguments["strategy"], self.arguments["bounds"])
             reserve(staging, listed or reading.ratings.users, self.arguments["strategy"].dim or MOST_LEARNT)
             with cautions_on_screen(), progress_bar() as progress:
                 release = publish_ratings(
@@ -265,7 +263,7 @@ class _Task:
         lifetime: ExitStack,
         *,
         count_only: bool = False,
-    ) -> tuple["RatingsFile | DiskReading | SparkReading", "Ids | None", "Ids | None"]:
+    ) -> tuple["Reading[Any]", "Ids | None", "Ids | None"]:
         """Read the lists and the ratings."""
         listed, universe = _read_lists(users, items)
         self._require_aligned(users, listed)
@@ -283,25 +281,10 @@ class _Task:
         require_list(record, listed, name=str(users))
         say(f"{users} came from align (session {record.session}): the certificate says so, and what that revealed")
 
-    def _rehearsed(
-        self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
-    ) -> "DryRun":
+    def _rehearsed(self, reading: "Reading[Any]", listed: "Ids | None", universe: "Ids | None") -> "DryRun":
         from pricdr._publish import Request, dry_run
 
         return dry_run(Request(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments))
-
-    def _say_input(
-        self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
-    ) -> None:
-        if is_on_spark(reading):
-            say_counts(reading, self.arguments["strategy"])
-            warn_of_clamping(reading.ratings, self.arguments["bounds"])
-            return
-        say_input(cast("RatingsFile | DiskReading", reading), listed, universe, self.arguments["strategy"])
-        if not is_on_disk(reading):
-            warn_of_clamping(reading.ratings, self.arguments["bounds"])
-        elif reading.counts is not None:  # sorted, so their values can be checked
-            warn_of_clamping(reading.selected, self.arguments["bounds"])
 
 
 def _disclosed(certificate: "Certificate") -> dict[str, Any]:
@@ -366,6 +349,6 @@ def _read_alignment(users: Path) -> "AlignmentRecord | None":
 
 def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "Ids | None"]:
     """Return the listed users and the item universe, each None if no file was given."""
-    from pricdr.data.reading.readers import read_ids
+    from pricdr.data.ids import read_ids
 
     return None if users is None else read_ids(users), None if items is None else read_ids(items)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
-from pricdr.data.reading.query import Query
+from pricdr.data.reading.inputs import Query
 from pricdr.data.reading.text_files import STANDARD_INPUT, named
 from pricdr.errors import ParameterError
 

@@ -15,8 +15,8 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
-    from pricdr.data.reading.options import ReadOptions
-    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.data.reading.formats import ReadOptions
+    from pricdr.data.reading.read import MemoryReading
 
 Result = TypeVar("Result")
 _PARAMETER = "reading"
@@ -77,21 +77,21 @@ class ReadingOptions:
         values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
         return {name: value for name, (value, default) in values.items() if value != default}
 
-    def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
+    def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "MemoryReading":
         """Read files of ratings, or the rows of a query, and show that it is working meanwhile."""
         from pricdr.cli.console import working
-        from pricdr.data.reading import readers
+        from pricdr.data.reading.read import read_ratings_file
 
         with working(f"reading {shown(path)}"):
-            return readers.read_ratings_file(path, threshold=threshold, with_times=with_times, **self._arguments())
+            return read_ratings_file(path, threshold=threshold, with_times=with_times, **self._arguments())
 
     def options(self, *, need_rating: bool) -> "ReadOptions":
         """Return the options as the readers take them."""
-        from pricdr.data.reading.options import ReadOptions
+        from pricdr.data.reading.formats import ReadOptions
 
         return ReadOptions.of(need_rating=need_rating, **self._arguments())
 
-    def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
+    def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "MemoryReading":
         """Read ratings that will count as likes, show a summary, and refuse the file if no rating is left.
 
         Not for publishing: the refusal would reveal something about the ratings.

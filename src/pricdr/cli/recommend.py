@@ -79,7 +79,7 @@ def recommend(
 def _write(
     out: Path, fitted: "FittedModel", users: Path | None, k: int, histories: "Ratings | None", *, resume: bool
 ) -> None:
-    from pricdr.data.reading.readers import read_ids
+    from pricdr.data.ids import read_ids
     from pricdr.memory import format_bytes
     from pricdr.models.recommend import Recommender, model_memory
     from pricdr.models.recommendation_files import kept_parts, parts_folder, write_recommendations

@@ -13,7 +13,7 @@ from pricdr.memory import format_bytes, memory_limit
 
 if TYPE_CHECKING:
     from pricdr._publish import DryRun
-    from pricdr.engines.disk_reading import Need
+    from pricdr.memory import Need
     from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.ledger import Balance
     from pricdr.release.certificate import Certificate

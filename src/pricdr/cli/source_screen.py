@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pricdr.cli.console import say, warn
 from pricdr.errors import PublishWarning
@@ -16,45 +16,33 @@ from pricdr.errors import PublishWarning
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
     from pricdr.data.ids import Ids
-    from pricdr.engines.spark.ratings import SparkReading
+    from pricdr.data.reading.report import Reading
     from pricdr.privacy.steps import Bounds
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
     from pricdr.strategies import Strategy
 
 
-class Reading(Protocol):
-    """Ratings that were read into memory or onto a disk, and what their owner is shown about them."""
-
-    @property
-    def ratings(self) -> "RatingsSource":
-        """The ratings."""
-        ...
-
-    @property
-    def raters(self) -> "Ids":
-        """All users who occur in them."""
-        ...
-
-    @property
-    def all_below(self) -> bool:
-        """Whether there are ratings, and all of them are below the threshold."""
-        ...
-
-    def counted(self, listed: "Ids | None", universe: "Ids | None") -> int | None:
-        """Return the number of ratings of these users and items; None where it is not known."""
-        ...
-
-    def summary(self) -> str:
-        """Return a few lines for people."""
-        ...
-
-
-def say_input(reading: Reading, listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+def say_input(
+    reading: "Reading[Any]", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy", bounds: "Bounds"
+) -> None:
     """Show what was read, and which users and items of it count."""
     say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
-    raters, items = set(reading.raters), set(reading.ratings.items)
+    items = set(reading.ratings.items)
+    if reading.raters is not None:
+        universe = _say_lists(set(reading.raters), items, listed, universe, strategy)
+    _warn_of_noise_alone(reading, listed, universe, items)
+    if strategy.dim is not None and strategy.dim > len(universe or items):
+        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+    if reading.n_ratings is not None:  # otherwise rows were only counted
+        _warn_of_clamping(reading.selected, bounds)
+
+
+def _say_lists(
+    raters: set[str], items: set[str], listed: "Ids | None", universe: "Ids | None", strategy: "Strategy"
+) -> "Ids | None":
+    """Show how lists fit the ratings, and return the items that count: None for all of them."""
     others = 0 if listed is None else len(raters.difference(listed))
     if not others and strategy.learns_from_unlisted:
         warn("--learn-from all: every user is listed, so there is no other user to learn from")
@@ -69,42 +57,30 @@ def say_input(reading: Reading, listed: "Ids | None", universe: "Ids | None", st
         say(f"items with features: {len(universe):,}; {len(items.difference(universe)):,} others are left out")
     elif universe is not None:
         say(f"listed items: {len(universe):,}; {len(items.difference(universe)):,} others are left out")
-    _warn_of_noise_alone(reading, listed, universe, raters, items)
-    if strategy.dim is not None and strategy.dim > len(universe or items):
-        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
-
-
-def say_counts(reading: "SparkReading", strategy: "Strategy") -> None:
-    """Show what Spark counted. Ids of unlisted users stay on the cluster: none is fetched just for the screen."""
-    say(*reading.summary().split("\n"))
-    say("ids are kept as text, byte for byte")
-    if not len(reading.ratings):
-        warn("no rating of a listed user and item counts, and what is published is noise alone")
-    if strategy.dim is not None and strategy.dim > len(reading.ratings.items):
-        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+    return universe
 
 
 def _warn_of_noise_alone(
-    reading: Reading, listed: "Ids | None", universe: "Ids | None", raters: set[str], items: set[str]
+    reading: "Reading[Any]", listed: "Ids | None", universe: "Ids | None", items: set[str]
 ) -> None:
     """Warn the source alone that no rating counts: a refusal would reveal it to everyone who expects the release."""
-    if listed is not None and raters.isdisjoint(listed):
+    if reading.raters is not None and listed is not None and set(reading.raters).isdisjoint(listed):
         why = (
             f"none of the {len(listed):,} listed users occurs in the ratings (are the user and item columns swapped, "
             "or is it another list?)"
         )
-    elif universe is not None and items.isdisjoint(universe):
+    elif reading.raters is not None and universe is not None and items.isdisjoint(universe):
         why = f"none of the {len(universe):,} listed items occurs in the ratings (is it another list?)"
     elif reading.all_below:
         why = f"no rating is at least {reading.ratings.threshold:g}"
-    elif reading.counted(listed, universe) == 0:
+    elif reading.rates_none(listed, universe):
         why = "no listed user rated a listed item"
     else:
         return
     warn(f"{why}: no rating counts, and what is published is noise alone")
 
 
-def warn_of_clamping(ratings: "RatingsSource", bounds: "Bounds") -> None:
+def _warn_of_clamping(ratings: "RatingsSource", bounds: "Bounds") -> None:
     """Warn the source alone how many ratings are outside the declared bounds."""
     import numpy as np
 

@@ -14,7 +14,7 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.csr import Float64Array
-    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.data.reading.read import MemoryReading
     from pricdr.data.splits import Split
 
 
@@ -117,28 +117,28 @@ def _require_one_way(
         raise ParameterError("--test-items and --ratio exclude each other: both say how much is held out")
 
 
-def _require_times(file: "RatingsFile") -> "Float64Array":
+def _require_times(file: "MemoryReading") -> "Float64Array":
     """Return when each rating was made; refuse a file that does not say so of every one."""
     import numpy as np
 
     if file.times is None:
-        raise InputError(f"{file.file}: --by time needs a time column; say which with --columns user=…,item=…,time=…")
+        raise InputError(f"{file.name}: --by time needs a time column; say which with --columns user=…,item=…,time=…")
     unknown = int(np.isnan(file.times).sum())
     if unknown:
-        raise InputError(f"{file.file}: --by time needs the time of every rating, and {unknown:,} have none to read")
+        raise InputError(f"{file.name}: --by time needs the time of every rating, and {unknown:,} have none to read")
     return file.times
 
 
-def _divided(files: "Sequence[RatingsFile]", cold: float, seed: int) -> "Split":
+def _divided(files: "Sequence[MemoryReading]", cold: float, seed: int) -> "Split":
     """Return the split of files to train on, to test and perhaps to validate by; warn of what they repeat."""
     from pricdr.data.splits import Split
 
     train, test, *validation = (file.ratings for file in files)
     made = Split.of(train, test, *validation, cold=cold, seed=seed)
     if repeated := len(test) - len(made.test):
-        warn(f"{files[1].file}: {repeated:,} ratings are also in {files[0].file}: they are not tested by")
+        warn(f"{files[1].name}: {repeated:,} ratings are also in {files[0].name}: they are not tested by")
     if validation and (repeated := len(validation[0]) - len(made.validation)):
-        warn(f"{files[2].file}: {repeated:,} ratings are also in the other files: they are not validated by")
+        warn(f"{files[2].name}: {repeated:,} ratings are also in the other files: they are not validated by")
     return made
 
 

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from pricdr.data.csr import Float64Array
 from pricdr.data.ratings import Ids
-from pricdr.data.reading.fields import CSV, TSV, literal
-from pricdr.data.reading.formats import INTEGERS, broken_parquet
-from pricdr.data.reading.table import connected, escaped
+from pricdr.data.reading.formats import CSV, INTEGERS, TSV, broken_parquet, escaped, literal
+from pricdr.data.reading.read import connected
 from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
 from pricdr.data.tables import read_delimited
 from pricdr.data.workspace import Workspace

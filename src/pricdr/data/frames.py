@@ -1,131 +1,73 @@
-"""Ratings from data frames and back: polars, pandas, and whatever speaks Arrow. None of these libraries is needed here.
+"""Ratings from data frames: polars, pandas, and whatever speaks Arrow. None of these libraries is needed here.
 
 A frame is held to the rules of a file: the same column names, the same refusals, the same merging of repeated pairs.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from pricdr.data.csr import Float64Array
-from pricdr.data.ratings import Ratings
-from pricdr.data.reading.columns import find_in_frame
-from pricdr.data.reading.formats import typed_source
-from pricdr.data.reading.options import ReadOptions
+from pricdr.data.reading.columns import find_named
+from pricdr.data.reading.formats import ReadOptions, typed_source
 from pricdr.data.reading.queries import add_values
-from pricdr.data.reading.read import encode
-from pricdr.data.reading.table import RatingsTable, connected, explained
+from pricdr.data.reading.read import MemoryReading, RatingsTable, connected, encode, explained
 from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 from pricdr.memory import memory_limit
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-
+Named: TypeAlias = Mapping[str, str]
+"""The columns that the caller names, by role; the others are found by the names that files may use."""
 _FRAME: Final = "the data frame"
 """What errors name where they would name a file."""
 _GIVEN: Final = "given"
-Columns = dict[str, npt.NDArray[Any]]
 
 
-class Named(NamedTuple):
-    """The columns that the caller names; the others are found by the names that files may use."""
-
-    user: str | None = None
-    item: str | None = None
-    rating: str | None = None
-    time: str | None = None
-
-
-def ratings_from_any(frame: object, named: Named) -> Ratings:
+def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryReading:  # noqa: ANN401
     """Return the ratings in a data frame of any kind: polars (lazy too), pandas, or a table that speaks Arrow."""
-    with _table_of(frame, named) as table:
-        return encode(table).ratings
-
-
-def ratings_and_times(frame: object, time: str) -> tuple[Ratings, Float64Array]:
-    """Return the ratings in a data frame of any kind, and when each of them was made by its column ``time``.
-
-    The times are in the order of the ratings, which is not that of the frame's rows.
-    """
-    with _table_of(frame, Named(time=time)) as table:
-        encoded = encode(table, need_times=True)
-    assert encoded.times is not None  # a column that is named is there, and so is every time in it, or it is refused
-    return encoded.ratings, encoded.times
-
-
-def ratings_from_polars(frame: "pl.DataFrame | pl.LazyFrame", named: Named) -> Ratings:
-    """Return the ratings in a polars data frame; of a lazy one only the columns that are read are computed."""
-    if not _is_polars(frame):
-        raise InputError(f"from_polars takes a polars DataFrame or LazyFrame, got {_kind_of(frame)}")
-    return ratings_from_any(frame, named)
-
-
-def ratings_from_pandas(frame: "pd.DataFrame", named: Named) -> Ratings:
-    """Return the ratings in a pandas data frame; neither pandas nor pyarrow is imported."""
-    if not _is_pandas(frame):
-        raise InputError(f"from_pandas takes a pandas DataFrame, got {_kind_of(frame)}")
-    return ratings_from_any(frame, named)
-
-
-def ratings_from_arrow(table: object, named: Named) -> Ratings:
-    """Return the ratings in a table that offers the Arrow PyCapsule interface."""
-    if not _speaks_arrow(table):
-        raise InputError(f"from_arrow takes a table with the Arrow PyCapsule interface, got {_kind_of(table)}")
-    return ratings_from_any(table, named)
-
-
-@contextmanager
-def _table_of(frame: object, named: Named) -> Iterator[RatingsTable]:
-    """Yield the checked rows of a data frame."""
-    options = ReadOptions(time_asked=named.time is not None)
+    kind = next((kind for kind, (_, fits, _) in _KINDS.items() if fits(frame)), None)
+    if kind is None:
+        hint = ": read a file with read_ratings" if isinstance(frame, str | os.PathLike) else ""
+        kinds = "Ratings or a data frame (polars, pandas, Arrow)"
+        raise InputError(f"ratings must be {kinds}, got {_type_of(frame)}{hint}")
     memory = memory_limit()
     with (
         Workspace.opened(Path(gettempdir())) as workspace,
         explained(_FRAME, workspace, memory),
         connected(workspace, [], memory) as connection,
     ):
-        table = RatingsTable(connection, _FRAME, time_asked=options.time_asked)
-        if _is_polars(frame):
-            _add_arrow(table, *_polars_columns(cast("pl.DataFrame | pl.LazyFrame", frame), named), options)
-        elif _is_pandas(frame):
-            columns = _pandas_columns(cast("pd.DataFrame", frame), named)
-            if len(columns["user"]):
-                add_values(table, _FRAME, columns, options)
-        elif _speaks_arrow(frame):
-            _add_arrow(table, frame, None, options, named)
-        else:
-            hint = ": read a file with read_ratings" if isinstance(frame, str | os.PathLike) else ""
-            kinds = "Ratings or a data frame (polars, pandas, Arrow)"
-            raise InputError(f"ratings must be {kinds}, got {_kind_of(frame)}{hint}")
+        table = RatingsTable(connection, _FRAME, ReadOptions(time_asked="time" in named))
+        _KINDS[kind][2](table, frame, named)
         if not table.rows:
             raise refusal(_FRAME, "it has columns and no rows")
-        yield table
+        return encode(table, with_times=with_times)
+
+
+def require_frame(kind: str, frame: object) -> object:
+    """Return a data frame if it is of this kind: polars, pandas or arrow."""
+    described, fits, _ = _KINDS[kind]
+    if not fits(frame):
+        raise InputError(f"from_{kind} takes {described}, got {_type_of(frame)}")
+    return frame
 
 
 class _Stream:
     """Offers the Arrow PyCapsule interface of a table and nothing else: DuckDB then needs no other library."""
 
-    def __init__(self, table: object) -> None:
-        self._table = cast(Any, table)
+    def __init__(self, table: Any) -> None:  # noqa: ANN401
+        self._table = table
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def _add_arrow(
-    table: RatingsTable, frame: object, places: dict[str, int] | None, options: ReadOptions, named: Named | None = None
-) -> None:
-    """Add the rows of a table; its columns are found by their names, unless their places are given."""
+def _add_arrow(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa: ANN401
+    """Add the rows of a table that speaks Arrow."""
     import duckdb
 
     connection = table.connection
@@ -136,62 +78,64 @@ def _add_arrow(
         described = connection.execute(f"DESCRIBE {_GIVEN}").fetchall()
     except (duckdb.Error, AttributeError, ValueError, TypeError) as error:
         raise refusal(_FRAME, f"cannot be read: {shorten(str(error), 100)}") from error
-    header, kinds = [row[0] for row in described], [row[1] for row in described]
-    if places is None:
-        found = find_in_frame(_FRAME, header, (named or Named())._asdict())
-        places = {role: at for role, at in found._asdict().items() if at is not None}
-    columns = ", ".join(f"c{at}" for at in range(len(header)))
-    typed = {role: (f"c{at}", kinds[at]) for role, at in places.items()}
-    table.add(typed_source(_FRAME, f"(SELECT * FROM {_GIVEN} AS {_GIVEN}({columns}))", typed, {}, options))
+    # By position: DuckDB gives other names to columns that differ only in their case.
+    columns = [(f"c{at}", kind, None) for at, (_, kind, *_) in enumerate(described)]
+    typed = {role: columns[at] for role, at in find_named(_FRAME, [name for name, *_ in described], named).items()}
+    given = f"(SELECT * FROM {_GIVEN} AS {_GIVEN}({', '.join(name for name, *_ in columns)}))"
+    table.add(typed_source(_FRAME, given, typed, table.options))
 
 
-def _polars_columns(frame: "pl.DataFrame | pl.LazyFrame", named: Named) -> tuple["pl.DataFrame", dict[str, int]]:
-    """Return the columns that are read, and the place of each role among them."""
+def _add_polars(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa: ANN401
+    """Add the rows of a polars frame; of a lazy one only the columns that are read are computed."""
     import polars as pl
 
     try:
-        header = frame.collect_schema().names()
-        found = find_in_frame(_FRAME, header, named._asdict())
-        places = [at for at in found if at is not None]
+        found = find_named(_FRAME, frame.collect_schema().names(), named)
         # By position, not by name: polars would take ^user$ for a pattern.
-        wanted = frame.lazy().select(pl.nth(at).alias(f"c{order}") for order, at in enumerate(places)).collect()
+        wanted = frame.lazy().select(pl.nth(at).alias(role) for role, at in found.items()).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise refusal(_FRAME, f"cannot be computed: {shorten(str(error), 100)}") from error
-    roles = [role for role, at in found._asdict().items() if at is not None]
-    return wanted, {role: order for order, role in enumerate(roles)}
+    _add_arrow(table, wanted, {role: role for role in found})
 
 
-def _pandas_columns(frame: "pd.DataFrame", named: Named) -> dict[str, Any]:
-    """Return numbers as arrays and everything else as Python values, which pandas has many ways to store."""
-    places = find_in_frame(_FRAME, [str(name) for name in frame.columns], named._asdict())
+def _add_pandas(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa: ANN401
+    """Add numbers as arrays and everything else as Python values, which pandas has many ways to store."""
     columns: dict[str, Any] = {}
-    for role, at in places._asdict().items():
-        if at is None:
-            continue
+    for role, at in find_named(_FRAME, [str(name) for name in frame.columns], named).items():
         column = frame.iloc[:, at]
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
             columns[role] = column.to_numpy()
             continue
         values = zip(column.tolist(), column.isna().to_numpy(), strict=True)
         columns[role] = [None if absent else _plain(role, value) for value, absent in values]
-    return columns
+    if len(columns["user"]):
+        add_values(table, columns)
 
 
 def _plain(role: str, value: object) -> object:
     return value.isoformat() if role == "time" and isinstance(value, datetime | date) else value
 
 
-def _is_polars(frame: object) -> bool:
-    return hasattr(frame, "collect_schema") and hasattr(frame, "lazy")
+_Kind: TypeAlias = tuple[str, Callable[[object], bool], Callable[[RatingsTable, Any, Named], None]]
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "polars": (
+        "a polars DataFrame or LazyFrame",
+        lambda frame: hasattr(frame, "collect_schema") and hasattr(frame, "lazy"),
+        _add_polars,
+    ),
+    "pandas": (
+        "a pandas DataFrame",
+        lambda frame: hasattr(frame, "columns") and hasattr(frame, "iloc"),
+        _add_pandas,
+    ),
+    "arrow": (
+        "a table with the Arrow PyCapsule interface",
+        lambda table: hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"),
+        _add_arrow,
+    ),
+}
+"""Kinds of data frames: what they are, how one is told, how its rows are added. The first that fits counts."""
 
 
-def _is_pandas(frame: object) -> bool:
-    return hasattr(frame, "columns") and hasattr(frame, "iloc")
-
-
-def _speaks_arrow(table: object) -> bool:
-    return hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")
-
-
-def _kind_of(value: object) -> str:
+def _type_of(value: object) -> str:
     return shorten(f"{type(value).__module__}.{type(value).__qualname__}", 60)

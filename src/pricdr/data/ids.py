@@ -1,11 +1,21 @@
 """Ids of users and items: text, kept byte for byte. One rule for lists, ratings, releases and models."""
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pricdr.data.reading.text_files import shorten
+from pricdr.data.reading.text_files import (
+    STANDARD_INPUT,
+    explaining_os_errors,
+    file_refusal,
+    named,
+    read_text,
+    refusal,
+    shorten,
+)
 from pricdr.errors import InputError, ParameterError
 from pricdr.memory import require_memory
 
@@ -22,6 +32,10 @@ CONTROLS_IN_RE2: Final = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
 _BYTES_PER_ID: Final = 160
 """What an id takes beside its own bytes: an object, a place in a tuple, and one in a set while it is checked."""
 _CONTROL: Final = re.compile(CONTROLS)
+_SAMPLE: Final = 1 << 16
+"""Bytes of a list from which its number of ids is estimated."""
+_BYTES_PER_LISTED_ID: Final = 220
+"""Memory that an id takes while a list is read and checked for repeats, besides three copies of its letters."""
 
 
 def id_fault(name: str) -> str | None:
@@ -121,3 +135,38 @@ def parse_id_lines(what: str, content: bytes) -> Ids:
     if rest:
         raise InputError("the last line does not end with a line feed")
     return require_ids(what, lines)
+
+
+def read_ids(path: str | os.PathLike[str]) -> Ids:
+    r"""Read the ids of ``users.txt`` or ``items.txt``: one per line, byte for byte, in the order of the file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "users.txt"
+    ...     _ = file.write_bytes(b"007\r\n bob\n")
+    ...     read_ids(file)
+    ('007', ' bob')
+    """
+    file = Path(path)
+    if file == STANDARD_INPUT:
+        raise file_refusal(file, "a list of ids must be a file; only ratings are read from there")
+    with explaining_os_errors(file), file.open("rb") as opened:
+        size, start = os.fstat(opened.fileno()).st_size, opened.read(_SAMPLE)
+    count = size * max(1, start.count(b"\n")) // max(1, len(start))
+    require_memory(_BYTES_PER_LISTED_ID * count + 3 * size, f"{named(file)}: a list of about {count:,} ids")
+    # An id may consist of spaces: ids are kept byte for byte.
+    text = read_text(file, blanks_count=True).rstrip(b"\r\n").decode()
+    ids = (text.replace("\r\n", "\n") if "\r" in text else text).removesuffix("\r").split("\n")
+    try:
+        return require_ids("listed", ids)
+    except InputError:
+        pass
+    line_of: dict[str, int] = {}
+    for line, name in enumerate(ids, start=1):  # only to name the culprit
+        if name == "":  # a list that lost a line would shift every row after it
+            raise refusal(file, f"line {line} is blank; every line must hold one id")
+        if fault := id_fault(name):
+            raise refusal(file, f"line {line}: the id {fault}")
+        if line_of.setdefault(name, line) != line:
+            raise refusal(file, f"line {line} repeats the id {shorten(name)} of line {line_of[name]}")
+    raise AssertionError("one of them is at fault")

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -123,28 +123,11 @@ class Ratings:
         rating: str | None = None,
         time: str | None = None,
     ) -> "Ratings":
-        """Return ratings as they are, or those in a data frame of any kind, see :meth:`from_polars`.
+        """Return ratings as they are, or those in a data frame of any kind, under the same rules as a file.
 
         Every function that accepts ratings converts them here: ``publish``, ``split``, ``prepare``, ``transfer``, every
-        ``fit`` and ``recommend(seen=...)``.
-        """
-        if isinstance(ratings, Ratings):
-            return ratings
-        from pricdr.data.frames import Named, ratings_from_any
-
-        return ratings_from_any(ratings, Named(user, item, rating, time))
-
-    @classmethod
-    def from_polars(
-        cls,
-        frame: "pl.DataFrame | pl.LazyFrame",
-        *,
-        user: str | None = None,
-        item: str | None = None,
-        rating: str | None = None,
-        time: str | None = None,
-    ) -> "Ratings":
-        """Return the ratings in a polars data frame, lazy or not, under the same rules as a file.
+        ``fit`` and ``recommend(seen=...)``. A frame is of polars (lazy or not) or pandas, or any object with the Arrow
+        PyCapsule interface: tables of pyarrow, relations of DuckDB and others.
 
         Columns that are not named are found by the names that files may use. Ids are text or whole numbers (which
         become their decimal text). Without a rating column each row counts as 1. Of a repeated pair the latest row
@@ -153,46 +136,37 @@ class Ratings:
 
         >>> import polars
         >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
-        >>> ratings = Ratings.from_polars(frame)
+        >>> ratings = Ratings.of(frame)
         >>> ratings.users, ratings.items, ratings.matrix.toarray().tolist()
         (('7',), ('x', 'y'), [[4.0, 2.5]])
         """
-        from pricdr.data.frames import Named, ratings_from_polars
+        if isinstance(ratings, Ratings):
+            return ratings
+        from pricdr.data.frames import read_frame
 
-        return ratings_from_polars(frame, Named(user, item, rating, time))
-
-    @classmethod
-    def from_pandas(
-        cls,
-        frame: "pd.DataFrame",
-        *,
-        user: str | None = None,
-        item: str | None = None,
-        rating: str | None = None,
-        time: str | None = None,
-    ) -> "Ratings":
-        """Return the ratings in a pandas data frame, see :meth:`from_polars`; its index is not read."""
-        from pricdr.data.frames import Named, ratings_from_pandas
-
-        return ratings_from_pandas(frame, Named(user, item, rating, time))
+        given = {"user": user, "item": item, "rating": rating, "time": time}
+        return read_frame(ratings, {role: name for role, name in given.items() if name is not None}).ratings
 
     @classmethod
-    def from_arrow(
-        cls,
-        table: object,
-        *,
-        user: str | None = None,
-        item: str | None = None,
-        rating: str | None = None,
-        time: str | None = None,
-    ) -> "Ratings":
-        """Return the ratings in an Arrow table, see :meth:`from_polars`.
+    def from_polars(cls, frame: "pl.DataFrame | pl.LazyFrame", **columns: str | None) -> "Ratings":
+        """Return the ratings in a polars data frame, and refuse anything else; see :meth:`of`."""
+        return cls._from_frame("polars", frame, columns)
 
-        Any object with the Arrow PyCapsule interface is accepted: tables of pyarrow, relations of DuckDB and others.
-        """
-        from pricdr.data.frames import Named, ratings_from_arrow
+    @classmethod
+    def from_pandas(cls, frame: "pd.DataFrame", **columns: str | None) -> "Ratings":
+        """Return the ratings in a pandas data frame, whose index is not read; see :meth:`of`."""
+        return cls._from_frame("pandas", frame, columns)
 
-        return ratings_from_arrow(table, Named(user, item, rating, time))
+    @classmethod
+    def from_arrow(cls, table: object, **columns: str | None) -> "Ratings":
+        """Return the ratings in a table with the Arrow PyCapsule interface; see :meth:`of`."""
+        return cls._from_frame("arrow", table, columns)
+
+    @classmethod
+    def _from_frame(cls, kind: str, frame: object, columns: dict[str, str | None]) -> "Ratings":
+        from pricdr.data.frames import require_frame
+
+        return cls.of(cast("pl.DataFrame", require_frame(kind, frame)), **columns)
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
         """Return a data frame of ``user``, ``item`` and, where values mean something, ``rating``: a row per rating.

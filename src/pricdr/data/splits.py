@@ -19,8 +19,8 @@ from pricdr.data.csr import CSR, Float64Array, entry_rows, row_counts
 from pricdr.data.csr import BoolArray as BoolArray
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings, RatingsLike
-from pricdr.data.reading.fields import CSV
-from pricdr.data.reading.readers import read_ratings
+from pricdr.data.reading.formats import CSV
+from pricdr.data.reading.read import read_ratings
 from pricdr.data.tables import Columns, Text, read_delimited, read_text_columns, texts, write_ratings, write_table
 from pricdr.errors import InputError, ParameterError, require_count, require_probability, require_seed, require_share
 from pricdr.memory import memory_limit, require_memory
@@ -231,12 +231,13 @@ def _with_times(ratings: RatingsLike, times: Float64Array | str | None) -> tuple
         return ratings, times
     if times is None:
         return Ratings.of(ratings), None
-    from pricdr.data.frames import ratings_and_times
+    from pricdr.data.frames import read_frame
 
     if not isinstance(times, str):
         # Ratings are sorted by their ids: a column in the order of the frame's rows would silently belong to others.
         raise InputError("times must be the name of a column where ratings are a data frame, whose rows are reordered")
-    return ratings_and_times(ratings, times)
+    reading = read_frame(ratings, {"time": times}, with_times=True)
+    return reading.ratings, reading.times
 
 
 def hold_out(

@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from pricdr.data.csr import entry_rows
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.fields import Dialect, identifier, literal, width_fault
-from pricdr.data.reading.formats import FILTERED, broken_parquet
-from pricdr.data.reading.table import connected, escaped, has_utf8_name
+from pricdr.data.reading.formats import FILTERED, Dialect, broken_parquet, escaped, identifier, literal, width_fault
+from pricdr.data.reading.read import connected, has_utf8_name
 from pricdr.data.reading.text_files import explaining_os_errors, read_text, refusal, shorten
 from pricdr.data.workspace import Workspace
 from pricdr.errors import MissingExtraError, OutputError

@@ -20,11 +20,13 @@ import torch
 
 from pricdr._publish import publish
 from pricdr._transfer import transfer
+from pricdr.data.ids import read_ids
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import read_ids, read_ratings, write_ratings
+from pricdr.data.reading.read import read_ratings
 from pricdr.data.splits import Split, hold_out, save_split
 from pricdr.data.synthetic import STRONGLY_SHARED, SyntheticConfig, synthetic_pair
+from pricdr.data.tables import write_ratings
 from pricdr.demo.outcome import (
     ALONE,
     NOT_FOR_REAL,

@@ -4,7 +4,6 @@ Memory grows with users and items, not with ratings. The result has the same byt
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -15,13 +14,21 @@ import numpy.typing as npt
 from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Total, Whole
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import Ids
-from pricdr.data.reading.read import sorted_pairs
-from pricdr.data.reading.repeats import deduplicate
-from pricdr.data.reading.table import connected, explained
+from pricdr.data.reading.formats import ReadOptions
+from pricdr.data.reading.inputs import Query, find_inputs
+from pricdr.data.reading.read import (
+    connected,
+    deduplicate,
+    explained,
+    number_ids,
+    opened_table,
+    sorted_pairs,
+)
+from pricdr.data.reading.report import Reading, Repeats
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
-from pricdr.memory import memory_limit
-from pricdr.parallel import each_slice
+from pricdr.memory import Need, memory_limit
+from pricdr.parallel import cores, each_slice
 from pricdr.privacy.strategies.base import MOST_LEARNT
 from pricdr.progress import Progress, silent
 
@@ -37,6 +44,8 @@ BYTES_PER_ENTRY: Final = 64
 """Memory for each entry of a block while a work runs on it: index, value, units, and copies of them."""
 LARGE: Final = 256 * 10**6
 """An array of rows with more bytes than this is kept in a file."""
+_BYTES_PER_ID: Final = 250
+"""For an id as text, its position and its count, besides two copies of its letters."""
 _ROWS_AT_A_TIME: Final = 1 << 19
 _SORTED_BYTES: Final = 32
 """Disk space for each row while it is sorted: its key, value and time, and its entry."""
@@ -45,24 +54,6 @@ _SORTED_BYTES: Final = 32
 def sort_memory() -> int:
     """Return the bytes that DuckDB may take: a quarter of the memory limit, from 64 MB to 256 MB."""
     return max(64 * 10**6, min(256 * 10**6, memory_limit() // 4))
-
-
-@dataclass(frozen=True, eq=False)
-class Store:
-    """The rows of all files, each checked, in a database in the workspace."""
-
-    name: Path | str
-    workspace: Workspace
-    has_values: bool
-    has_times: bool
-
-    @contextmanager
-    def opened(self) -> "Iterator[DuckDBPyConnection]":
-        """Yield a connection; its memory is free again when it is closed."""
-        memory = sort_memory()
-        opened = connected(self.workspace, [], memory, on_disk=True)
-        with explained(self.name, self.workspace, memory), opened as connection:
-            yield connection
 
 
 class Counts(NamedTuple):
@@ -106,9 +97,11 @@ class SortedEntries:
 
 @dataclass(frozen=True, eq=False)
 class DiskRatings:
-    """Rows on disk, and which of them count. They are sorted when entries are needed for the first time."""
+    """Rows in a database on disk, and which of them count; sorted when entries are needed for the first time."""
 
-    store: Store
+    name: Path | str
+    """What they were read from, for messages."""
+    workspace: Workspace
     all_users: Ids
     """All users who occur in the rows."""
     users: Ids
@@ -116,6 +109,7 @@ class DiskRatings:
     rows: int
     filtered_by: str | None
     has_values: bool
+    has_times: bool
     keep_values: bool
     """Whether values are needed after repeated pairs are merged and the threshold is applied."""
     threshold: float | None
@@ -148,7 +142,7 @@ class DiskRatings:
 
     def units(self, convert: Convert) -> "DiskMatrix":
         """Return the values as whole units, as ``convert`` computes them block by block."""
-        return DiskMatrix(self.sorted(), self.store.workspace, convert, columns=len(self.items))
+        return DiskMatrix(self.sorted(), self.workspace, convert, columns=len(self.items))
 
     def require_space(self, dim: int | None) -> None:
         """Refuse result rows of ``dim`` numbers that are kept in a file, if the disk has too little room for it.
@@ -157,7 +151,7 @@ class DiskRatings:
         """
         need = len(self.users) * (dim or MOST_LEARNT) * np.dtype(np.float32).itemsize
         if need > LARGE:  # twice: the release may be on the same disk
-            self.store.workspace.require_space(2 * need, "computing the rows")
+            self.workspace.require_space(2 * need, "computing the rows")
 
     def sorted(self, progress: Progress = silent) -> SortedEntries:
         """Return the entries on disk, by user and item; they are sorted once."""
@@ -168,26 +162,28 @@ class DiskRatings:
 
     def _sort(self, progress: Progress) -> SortedEntries:
         """Sort the rows by pair, merge repeated pairs and write the matrix, some rows at a time."""
-        store, shape = self.store, (len(self.users), len(self.items))
-        store.workspace.require_space(self.rows * _SORTED_BYTES, f"sorting {self.rows:,} rows")
+        workspace, shape = self.workspace, (len(self.users), len(self.items))
+        workspace.require_space(self.rows * _SORTED_BYTES, f"sorting {self.rows:,} rows")
         number = len(self._sorted)
-        paths = [store.workspace.folder / f"{name}-{number}" for name in ("columns", "values")]
+        paths = [workspace.folder / f"{name}-{number}" for name in ("columns", "values")]
         # If values do not matter, times do not either: all rows of a pair are the same.
         used = self.has_values and (self.keep_values or self.threshold is not None)
         kept = self.has_values and self.keep_values
         per_row, pairs, untimed, below = np.zeros(shape[0], dtype=np.int64), 0, 0, 0
-        with store.opened() as connection:
+        memory = sort_memory()
+        opened = connected(workspace, [], memory, on_disk=True)
+        with explained(self.name, workspace, memory), opened as connection:
             for table, ids in (("chosen_users", self.users), ("chosen_items", self.items)):
                 given = {"id": np.array([*ids, None], dtype=object)[:-1], "code": np.arange(len(ids), dtype=np.int32)}
                 connection.register("given", given)
                 connection.execute(f"CREATE TEMP TABLE {table} AS SELECT id::VARCHAR AS id, code FROM given")
                 connection.unregister("given")
-            columns = ["value"] * used + ["seconds"] * (used and store.has_times)
+            columns = ["value"] * used + ["seconds"] * (used and self.has_times)
             progress("sorting", 0, max(self.rows, 1))
             pairs_sql = sorted_pairs("chosen_users", "chosen_items", shape[1], columns)
             connection.execute(f"CREATE TEMP TABLE sorted AS {pairs_sql}")
             (rows,) = connection.execute("SELECT count(*) FROM sorted").fetchone() or (0,)
-            with store.workspace.explained(), paths[0].open("wb") as at, paths[1].open("wb") as values_at:
+            with workspace.explained(), paths[0].open("wb") as at, paths[1].open("wb") as values_at:
                 for keys, values, seconds in _merge_chunks(connection, rows):
                     progress("sorting", min(rows, pairs), max(rows, 1))
                     keep, without_time = deduplicate(keys, values, seconds)
@@ -285,3 +281,96 @@ class DiskMatrix:
     def __repr__(self) -> str:
         """Show sizes only: ratings are private."""
         return f"DiskMatrix({self.shape[0]} users x {self.shape[1]} items)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskReading(Reading[DiskRatings]):
+    """Ratings kept on disk, and how they were read; their repeated pairs are merged when they are sorted."""
+
+    selection: DiskRatings
+    """The ratings of listed users and items."""
+
+    @property
+    def selected(self) -> DiskRatings:
+        """The ratings of listed users and items."""
+        return self.selection
+
+    def need(self, item_rows: int, user_rows: int, *, learns: bool) -> Need:
+        """Return the memory that publishing takes."""
+        ids = (*self.ratings.all_users, *self.ratings.items)
+        return Need(
+            item_rows=item_rows,
+            # Rows that nothing is learnt from are kept in a file if they are large.
+            user_rows=user_rows if learns else min(user_rows, LARGE),
+            blocks=cores() * BLOCK_ENTRIES * BYTES_PER_ENTRY,
+            sorting=sort_memory(),
+            ids=_BYTES_PER_ID * len(ids) + 2 * sum(map(len, ids)),
+        )
+
+    def sorted(self, dim: int | None, progress: Progress = silent) -> "DiskReading":
+        """Return the same ratings, sorted: a disk that fails, or is too small for rows of ``dim``, does so here."""
+        counts = self.selection.sorted(progress).counts
+        self.selection.require_space(dim)
+        below = ((f"rated below {self.ratings.threshold:g}", counts.below),) if counts.below else ()
+        return replace(
+            self,
+            n_ratings=counts.pairs - counts.below,
+            all_below=0 < counts.pairs == counts.below,
+            repeats=Repeats(counts.rows - counts.pairs, self.repeats.by_time, counts.untimed),
+            dropped=(*self.dropped, *below),
+        )
+
+
+def read_on_disk(
+    path: Path | Query,
+    options: ReadOptions,
+    workspace: Workspace,
+    *,
+    users: Ids | None = None,
+    items: Ids | None = None,
+    keep_values: bool = True,
+    threshold: float | None = None,
+    progress: Progress = silent,
+) -> DiskReading:
+    """Read rows into the workspace, and return the ratings that they make.
+
+    Args:
+        path: What to read.
+        options: How to read it.
+        workspace: The folder to keep the rows in.
+        users: The users who will be selected; by default all who occur in the rows.
+        items: The items that will be selected; by default all.
+        keep_values: Whether values are needed after repeated pairs are merged and the threshold is applied.
+        threshold: Pairs rated below it are left out, after merging.
+        progress: Called with how much has been read.
+    """
+    given = path if isinstance(path, Query) else find_inputs(path)
+    with opened_table(given, options, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:
+        report = table.report()
+        all_users, all_items = number_ids(table.connection)
+    if threshold is not None and not table.has_values:
+        raise InputError("a threshold needs ratings, and there is no rating column")
+    ratings = DiskRatings(
+        name=table.name,
+        workspace=workspace,
+        all_users=all_users,
+        users=all_users,
+        items=all_items,
+        rows=table.rows - table.bad,
+        filtered_by=table.filtered_by,
+        has_values=table.has_values,
+        has_times=table.has_times,
+        keep_values=keep_values,
+        threshold=threshold,
+    )
+    selection = ratings.select(users, items)
+    return DiskReading(
+        ratings=ratings,
+        selection=selection,
+        of_listed=selection is not ratings,
+        raters=all_users,
+        n_raters=len(all_users),
+        n_ratings=None,
+        repeats=Repeats(0, table.has_times, 0),
+        **report,
+    )

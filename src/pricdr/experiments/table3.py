@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.known_files import find_files
 from pricdr.errors import InputError, MissingDataError, ParameterError, plain
+from pricdr.experiments.known_files import find_files
 from pricdr.experiments.records import RECORD, Flag, Line, Text, Whole, from_json
 from pricdr.experiments.results import Provenance, provenance
 from pricdr.files import replace_file
@@ -19,7 +19,7 @@ from pricdr.progress import Progress, silent
 from pricdr.untrusted import read_bounded
 
 if TYPE_CHECKING:
-    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.data.reading.read import MemoryReading
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PaperTask:
     folder: str
     """In the folder of data sets (PRICDR_DATA)."""
     source_file: str
-    """A file in that folder, or a domain of the paper: see ``pricdr.data.reading.known_files``."""
+    """A file in that folder, or a domain of the paper: see ``pricdr.experiments.known_files``."""
     target_file: str
     counts: Counts | None = None
     """What the paper's Table 3 says; None for data that is not the paper's."""
@@ -306,8 +306,8 @@ def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPai
         yield Reading("without source items that repeat a target item", count(pair.without_duplicates()))
 
 
-def _facts(content: "RatingsFile", root: Path) -> FileFacts:
-    return FileFacts(Path(content.file).relative_to(root).as_posix(), content.rows, content.duplicates)
+def _facts(content: "MemoryReading", root: Path) -> FileFacts:
+    return FileFacts(Path(content.name).relative_to(root).as_posix(), content.rows, content.duplicates)
 
 
 def _figures(counts: Counts) -> list[str]:

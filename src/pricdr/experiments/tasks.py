@@ -21,11 +21,11 @@ import numpy as np
 from pricdr.data.csr import sp
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, Ratings
-from pricdr.data.reading.known_files import find_files, read_pair
 from pricdr.data.splits import HeldOut, Split, hold_out
 from pricdr.data.splits import official as official_split
 from pricdr.errors import InputError, MissingDataError, printable, require_count
 from pricdr.experiments.arms import DataSpec
+from pricdr.experiments.known_files import find_files, read_pair
 from pricdr.files import replace_file
 from pricdr.models.catalogue import METHODS
 from pricdr.parallel import process_pool

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pricdr
-from pricdr.data.reading.table import has_utf8_name
+from pricdr.data.reading.read import has_utf8_name
 from pricdr.data.tables import Columns, merge_tables, require_whole, texts, write_table
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError, PriCDRError
 from pricdr.files import PRIVATE, require_absent

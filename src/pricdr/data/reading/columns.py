@@ -2,13 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from pricdr.data.reading.text_files import file_refusal, shorten
-from pricdr.errors import ParameterError
+from pricdr.errors import InputFileError, ParameterError
 
 _ALIASES = {
     "user": ("user", "userid", "uid", "reviewerid", "customerid", "memberid"),
@@ -44,7 +43,7 @@ class Columns:
     time: str | int | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in (self.user, self.item, self.rating, self.time) if name is not None]
+        given = list(self.given.values())
         for name in given:
             if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
                 raise ParameterError(f"a column must be a name or a position, got {name!r}")
@@ -57,8 +56,13 @@ class Columns:
 
     @property
     def by_position(self) -> bool:
-        """Return whether these are positions, so that the file has no header."""
+        """Whether these are positions, so that the file has no header."""
         return isinstance(self.user, int)
+
+    @property
+    def given(self) -> dict[str, str | int]:
+        """The columns that were given, by role."""
+        return {role: name for role, name in vars(self).items() if name is not None}
 
     @classmethod
     def parse(cls, text: str) -> "Columns":
@@ -90,169 +94,132 @@ AMAZON_2018 = Columns(user=2, item=1, rating=3, time=4)
 """Amazon's 2018 ratings files: item, user, rating, time, without a header."""
 
 
-class ColumnPositions(NamedTuple):
-    """The positions of user, item, rating and time in one file or data frame, counted from 0."""
-
-    user: int
-    item: int
-    rating: int | None
-    time: int | None = None
-
-
 def find_named(
-    file: Path | str, header: Sequence[str], wanted: Columns | None, *, need_rating: bool
-) -> ColumnPositions:
-    """Return the positions of the columns in ``header``, or raise a refusal that shows it.
+    file: Path | str,
+    header: Sequence[str],
+    columns: Columns | Mapping[str, str] | None,
+    *,
+    need_rating: bool = False,
+) -> dict[str, int]:
+    """Return the position of each role in ``header``, counted from 0, or raise a refusal that shows the header.
 
-    >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
-    ColumnPositions(user=0, item=1, rating=2, time=3)
+    Where a caller gave ``Columns``, a rating that it does not name is read only if it is needed; names for some roles
+    of a data frame leave the others to be found.
+
+    >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None)
+    {'user': 0, 'item': 1, 'rating': 2, 'time': 3}
     """
-    if wanted is not None and wanted.by_position:
-        fault = "positions are for files without a header, this one has names"
-        raise file_refusal(file, f"{fault}: {_shown(header)}", logged=fault)
-    _require_several(file, header)
-    _require_distinct(file, header)
-    if wanted is not None:
-        user, item = (_position(file, header, name) for name in (wanted.user, wanted.item))
-        if wanted.rating is not None:
-            rating: int | None = _position(file, header, wanted.rating)
-        else:
-            rating = _alias(file, header, "rating", needed=True) if need_rating else None
-        return _with_time(file, header, ColumnPositions(user, item, rating), wanted.time)
+    in_frame = isinstance(columns, Mapping)
+    given = {} if columns is None else dict(columns) if isinstance(columns, Mapping) else columns.given
+    if isinstance(columns, Columns) and columns.by_position:
+        raise _refusal(file, "positions are for files without a header, this one has names", f": {_shown(header)}")
+    if not in_frame:
+        _require_several(file, header)
+    repeated = [name for name, times in Counter(header).items() if times > 1]
+    if repeated:
+        raise _refusal(file, "the header names a column more than once", f": {shorten(repeated[0])} more than once")
     # Without a single known name the first line may be data: then say so, and not that a column is missing.
-    if not any(_plain(name) in names for name in header for names in _ALIASES.values()):
-        _require_header(file, header)
-    user_at, item_at = (_alias(file, header, role, needed=True) for role in ("user", "item"))
-    assert user_at is not None
-    assert item_at is not None
-    positions = ColumnPositions(user_at, item_at, _alias(file, header, "rating", needed=need_rating))
-    return _with_time(file, header, positions, None)
-
-
-def find_in_frame(frame: str, header: Sequence[str], named: Mapping[str, str | None]) -> ColumnPositions:
-    """Return the positions of the columns in a data frame: as named, or by the rules for files.
-
-    >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], {"user": "buyer"})
-    ColumnPositions(user=0, item=1, rating=2, time=None)
-    """
-    _require_distinct(frame, header)
-    positions: list[int | None] = []
-    for role in ("user", "item", "rating"):
-        name = named.get(role)
-        if name is None:
-            positions.append(_alias(frame, header, role, needed=role != "rating", hint=_FRAME_HINT))
-        else:
-            positions.append(_position(frame, header, name))
-    user_at, item_at, rating_at = positions
-    assert user_at is not None
-    assert item_at is not None
-    if len({user_at, item_at, rating_at}) < 3:
-        raise ParameterError(f"user, item and rating must be different columns, got {_shown(header)}")
-    return _with_time(frame, header, ColumnPositions(user_at, item_at, rating_at), named.get("time"))
+    if columns is None and not any(_hits(header, role) for role in _ALIASES):
+        raise _no_header(file, header)
+    hint = _FRAME_HINT if in_frame else _HINT
+    found: dict[str, int] = {}
+    for role in ("user", "item", "rating", "time"):
+        needed = role in ("user", "item") or (role == "rating" and need_rating)
+        if role not in given and role == "rating" and isinstance(columns, Columns) and not need_rating:
+            continue
+        name = given.get(role)
+        hits = _hits(header, role, name, taken=found.values() if role == "time" and name is None else ())
+        if len(hits) > 1 and name is not None:
+            raise _refusal(file, f"more than one column {shorten(name)} in the header", f" {_shown(header)}")
+        if len(hits) > 1:
+            names = " and ".join(shorten(header[at]) for at in hits[:3])
+            raise _refusal(
+                file, f"several columns could be the {role} column", f": {names} in {_shown(header)}", f"; {hint}"
+            )
+        if hits:
+            found[role] = hits[0]
+        elif name is not None:
+            raise _refusal(file, f"no column {shorten(name)} in the header", f" {_shown(header)}")
+        elif needed:
+            missing = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
+            raise _refusal(file, f"{missing} in the header", f" {_shown(header)}", f"; {hint}")
+    if len(set(found.values())) < len(found):
+        raise ParameterError(f"user, item, rating and time must be different columns, got {list(given.values())}")
+    return found
 
 
 def find_placed(
     file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool, lenient: bool = False
-) -> ColumnPositions:
-    """Return the positions of the columns in a file without a header: as declared, whatever its first line is.
+) -> dict[str, int]:
+    """Return the position of each role in a file without a header: as declared, whatever its first line is.
 
     That line may only show that the declaration is wrong; where rows may be skipped (``lenient``), only a header does.
 
     >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
-    ColumnPositions(user=1, item=0, rating=2, time=3)
+    {'user': 1, 'item': 0, 'rating': 2, 'time': 3}
     """
-    roles = (wanted.user, wanted.item, wanted.rating, wanted.time)
-    last = max(p for p in roles if isinstance(p, int))
+    found = {role: at - 1 for role, at in wanted.given.items() if isinstance(at, int)}
+    width = max(found.values()) + 1
     if not lenient:
         _require_several(file, first)
-    if last > len(first) and not lenient:
-        fault = f"line 1 has {len(first)} fields, column {last} is asked for"
-        raise file_refusal(file, f"{fault}: {_shown(first)}", logged=fault)
+    if width > len(first) and not lenient:
+        raise _refusal(file, f"line 1 has {len(first)} fields, column {width} is asked for", f": {_shown(first)}")
     if need_rating and wanted.rating is None:
         raise file_refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
     # Positions skip nothing: a header would become a user called "userId".
-    named = [p for p in roles[:3] if isinstance(p, int)]
-    if last <= len(first) and all(_plain(first[place - 1]) in sum(_ALIASES.values(), ()) for place in named):
-        rule = f"positions are for files without one; {_HINT}"
-        fault = "line 1 looks like a header"
-        raise file_refusal(file, f"{fault}: {_shown(first)}; {rule}", logged=f"{fault}; {rule}")
-    user, item, rating, time = (position - 1 if isinstance(position, int) else None for position in roles)
-    assert user is not None
-    assert item is not None
-    return ColumnPositions(user, item, rating, time)
-
-
-def roles_of_objects(
-    file: Path, wanted: Columns | None, *, need_rating: bool
-) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """Return the roles that every object of a file of JSON lines must fill, and those that it may, with their names.
-
-    They follow from what was declared alone, since a first object is a row like any other. A name is None where each
-    object is searched for a known one.
-
-    >>> roles_of_objects(Path("r.jsonl"), None, need_rating=False)
-    ({'user': None, 'item': None, 'rating': None}, {'time': None})
-    >>> roles_of_objects(Path("r.jsonl"), Columns("uid", "sku", time="at"), need_rating=False)
-    ({'user': 'uid', 'item': 'sku', 'time': 'at'}, {})
-    """
-    if wanted is None:
-        return {"user": None, "item": None, "rating": None}, {"time": None}
-    if wanted.by_position:
-        raise file_refusal(file, "positions are for files without a header, and JSON lines have names")
-    names = {"user": wanted.user, "item": wanted.item, "rating": wanted.rating, "time": wanted.time}
-    given: dict[str, str | None] = {role: str(name) for role, name in names.items() if name is not None}
-    if need_rating:
-        given.setdefault("rating", None)
-    return given, {} if "time" in given else {"time": None}
-
-
-def find_fields(
-    names: tuple[str, ...],
-    required: Mapping[str, str | None],
-    optional: Mapping[str, str | None],
-    taken: frozenset[str] = frozenset(),
-) -> dict[str, str] | str:
-    """Return the fields of one object by their roles, or what is wrong with it; no other object matters.
-
-    >>> find_fields(("uid", "sku", "stars"), {"user": None, "item": "SKU"}, {"time": None})
-    {'item': 'sku', 'user': 'uid'}
-    >>> find_fields(("uid", "user", "item"), {"user": None, "item": None}, {})
-    "names the user more than once: 'uid' and 'user'"
-    """
-    if both := taken.intersection(names):
-        return f"names {shorten(min(both))}, which a folder names too"
-    found: dict[str, str] = {}
-    # Declared names first, so that none of them is taken for another role.
-    for role, wanted in sorted({**required, **optional}.items(), key=lambda item: item[1] is None):
-        free = [name for name in names if name not in found.values()]
-        if wanted is not None:
-            hits = [name for name in free if name == wanted]
-            hits = hits or [name for name in free if name.strip().casefold() == wanted.casefold()]
-        elif role == "time":
-            plain = [_plain(name) for name in free]
-            hits = [free[plain.index(alias)] for alias in _TIME_ALIASES if alias in plain][:1]
-        else:
-            hits = [name for name in free if _plain(name) in _ALIASES[role]]
-        if len(hits) > 1:
-            return f"names the {role} more than once: {shorten(hits[0])} and {shorten(hits[1])}"
-        if hits:
-            found[role] = hits[0]
-        elif role in required:
-            return f"has no {role}{'' if wanted is None else f' (the field {shorten(wanted)})'}; {_HINT}"
+    named = [first[at] for role, at in found.items() if role != "time"] if width <= len(first) else []
+    if named and all(_plain(name) in sum(_ALIASES.values(), ()) for name in named):
+        rule = f"; positions are for files without one; {_HINT}"
+        raise _refusal(file, "line 1 looks like a header", f": {_shown(first)}", rule)
     return found
 
 
-def _with_time(
-    file: Path | str, header: Sequence[str], positions: ColumnPositions, wanted: str | int | None
-) -> ColumnPositions:
-    """Add the time column: the one that is named, or the first that has a known name, or none."""
-    if wanted is not None:
-        time = _position(file, header, wanted)
-        if time in positions:
-            raise ParameterError(f"the time must be another column than user, item and rating, got {shorten(wanted)}")
-        return positions._replace(time=time)
-    names = [None if at in positions else _plain(name) for at, name in enumerate(header)]
-    return positions._replace(time=next((names.index(alias) for alias in _TIME_ALIASES if alias in names), None))
+def find_fields(
+    names: Sequence[str], wanted: Mapping[str, str | None], taken: Iterable[str] = ()
+) -> dict[str, str] | str:
+    """Return the fields of one JSON object by role, or what is wrong with it; no other object matters.
+
+    Args:
+        names: The names of its fields.
+        wanted: The roles, and the name of each: None where a known one is searched for. A time may then be missing.
+        taken: Names of columns that a folder gives, which an object must not have.
+
+    >>> find_fields(("uid", "sku", "stars"), {"user": None, "item": "SKU", "time": None})
+    {'item': 'sku', 'user': 'uid'}
+    >>> find_fields(("uid", "user", "item"), {"user": None, "item": None})
+    "names the user more than once: 'uid' and 'user'"
+    """
+    if both := set(taken).intersection(names):
+        return f"names {shorten(min(both))}, which a folder names too"
+    found: dict[str, int] = {}
+    # Declared names first, so that none of them is taken for another role.
+    for role, name in sorted(wanted.items(), key=lambda item: item[1] is None):
+        hits = _hits(names, role, name, taken=found.values())
+        if len(hits) > 1:
+            return f"names the {role} more than once: {shorten(names[hits[0]])} and {shorten(names[hits[1]])}"
+        if hits:
+            found[role] = hits[0]
+        elif role != "time" or name is not None:
+            return f"has no {role}{'' if name is None else f' (the field {shorten(name)})'}; {_HINT}"
+    return {role: names[at] for role, at in found.items()}
+
+
+def _hits(names: Sequence[str], role: str, wanted: str | int | None = None, taken: Iterable[int] = ()) -> list[int]:
+    """Return the positions of the names that may be meant: those of the column that is wanted, or of a known name."""
+    taken = set(taken)
+    free = {at: name for at, name in enumerate(names) if at not in taken}
+    if wanted is not None:  # exact names first: a file may have both ``User`` and ``user``
+        exact = [at for at, name in free.items() if name == wanted]
+        return exact or [at for at, name in free.items() if name.strip().casefold() == str(wanted).casefold()]
+    if role != "time":
+        return [at for at, name in free.items() if _plain(name) in _ALIASES[role]]
+    known = {_plain(name): at for at, name in reversed(free.items())}
+    return [known[alias] for alias in _TIME_ALIASES if alias in known][:1]
+
+
+def _refusal(file: Path | str, fault: str, shown: str = "", rule: str = "") -> InputFileError:
+    """Return a refusal of a file; logs get it without what is shown, which may be a row."""
+    return file_refusal(file, f"{fault}{shown}{rule}", logged=fault + rule)
 
 
 def _require_several(file: Path | str, first: Sequence[str]) -> None:
@@ -263,48 +230,15 @@ def _require_several(file: Path | str, first: Sequence[str]) -> None:
         if mark in only:
             rule = ".csv is read with commas, .tsv and .inter with tabs, .dat with ::"
             fault = f"the delimiter looks wrong, this file seems to use {name} ({rule}; set it with --delimiter)"
-            raise file_refusal(file, f"line 1 is one column, {shorten(only)}: {fault}", logged=fault)
-    rule = "a user and an item column are needed"
-    raise file_refusal(file, f"line 1 has one column, {shorten(only)}; {rule}", logged=f"line 1 has one column; {rule}")
+            raise _refusal(file, fault, f": line 1 is one column, {shorten(only)}")
+    raise _refusal(file, "line 1 has one column", f", {shorten(only)}", "; a user and an item column are needed")
 
 
-def _require_distinct(file: Path | str, header: Sequence[str]) -> None:
-    repeated = [name for name, times in Counter(header).items() if times > 1]
-    if repeated:
-        logged = "the header names a column more than once"
-        raise file_refusal(file, f"the header names {shorten(repeated[0])} more than once", logged=logged)
-
-
-def _require_header(file: Path | str, header: Sequence[str]) -> None:
+def _no_header(file: Path | str, header: Sequence[str]) -> InputFileError:
     if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
-        fault = "line 1 looks like data, not like a header"
-        raise file_refusal(file, f"{fault}: {_shown(header)}; {_HEADERLESS}", logged=f"{fault}; {_HEADERLESS}")
-    fault, hint = "no user or item column in the header", f"{_HINT}; {_HEADERLESS}"
-    raise file_refusal(file, f"{fault} {_shown(header)}; {hint}", logged=f"{fault}; {hint}")
-
-
-def _alias(file: Path | str, header: Sequence[str], role: str, *, needed: bool, hint: str = _HINT) -> int | None:
-    hits = [at for at, name in enumerate(header) if _plain(name) in _ALIASES[role]]
-    if len(hits) > 1:
-        names = " and ".join(shorten(header[at]) for at in hits[:3])
-        logged = f"several columns could be the {role} column; {hint}"
-        raise file_refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {hint}", logged=logged)
-    if not hits and needed:
-        missing = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
-        fault = f"{missing} in the header"
-        raise file_refusal(file, f"{fault} {_shown(header)}; {hint}", logged=f"{fault}; {hint}")
-    return hits[0] if hits else None
-
-
-def _position(file: Path | str, header: Sequence[str], name: str | int) -> int:
-    # Exact names first: a file may have both ``User`` and ``user``.
-    exact = [at for at, column in enumerate(header) if column == name]
-    loose = [at for at, column in enumerate(header) if column.strip().casefold() == str(name).casefold()]
-    for hits in (exact, loose):
-        if len(hits) == 1:
-            return hits[0]
-    fault = f"{'more than one column' if loose else 'no column'} {shorten(name)} in the header"
-    raise file_refusal(file, f"{fault} {_shown(header)}", logged=fault)
+        return _refusal(file, "line 1 looks like data, not like a header", f": {_shown(header)}", f"; {_HEADERLESS}")
+    fault = "no user or item column in the header"
+    return _refusal(file, fault, f" {_shown(header)}", f"; {_HINT}; {_HEADERLESS}")
 
 
 def _plain(name: str) -> str:

@@ -1,26 +1,42 @@
-"""Each format as a source of rows: what SQL takes from a file, and how a bad row is explained."""
+"""Each format: its name, how a line is split, what SQL takes from its rows, and how a bad row is explained.
+
+A row is good or bad by itself, and a row of text is one line. What a field is depends on that line and on the
+separator, which is given or belongs to the format: nothing is sniffed, and no quote reaches into the next line.
+"""
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import isfinite
 from pathlib import Path
+from sys import float_info
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pricdr.data.reading.columns import Columns, find_fields, find_named, find_placed, roles_of_objects
-from pricdr.data.reading.fields import Dialect, literal, width_fault
-from pricdr.data.reading.options import Format, ReadOptions
-from pricdr.data.reading.table import Source, escaped, values_fault
-from pricdr.data.reading.text_files import LONGEST_LINE, file_refusal, first_line, refusal, shorten
-from pricdr.data.reading.times import number_sql, seconds_sql
-from pricdr.data.reading.values import judged
-from pricdr.errors import InputError
+from pricdr.data.ids import id_fault
+from pricdr.data.reading.columns import Columns, find_fields, find_named, find_placed
+from pricdr.data.reading.text_files import (
+    LONGEST_LINE,
+    STANDARD_INPUT,
+    file_refusal,
+    first_line,
+    refusal,
+    require_encoding,
+    shorten,
+)
+from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 FILTERED: Final = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
+MOST_BAD_ROWS: Final = 0.01
+"""The default for the share of rows that may be bad."""
 Schema: TypeAlias = tuple[tuple[str, str], ...]
+PartitionValues: TypeAlias = Mapping[str, str | None]
+_LONGEST_DELIMITER: Final = 8
 _MOVIELENS: Final = Columns(user=1, item=2, rating=3, time=4)
 _IDS: Final = ("user", "item")
 _FOLDER: Final = "FOLDER"
@@ -29,18 +45,333 @@ INTEGERS: Final = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
 )
+_STAND_IN: Final = "\x1f"
+"""Replaces a separator of several characters in lines with quotes, so that one character ends a field."""
 
 
-def lines_of(file: Path) -> str:
-    """Return a relation with every line of a text file (NULL where it is empty) and its number ``n``, from 1.
+def literal(text: str) -> str:
+    """Return a text as SQL.
 
-    A NUL byte would end the column: no text holds one, so DuckDB refuses a file that does. It also refuses line ends
-    that differ, but not in lines that ``skip`` passes over: what comes after them would be lost.
+    >>> literal("it's")
+    "'it''s'"
     """
-    options = "columns = {'line': 'VARCHAR'}, delim = '\0', quote = '', escape = '', comment = '', header = false"
-    exact = f"auto_detect = false, strict_mode = true, compression = 'none', max_line_size = {LONGEST_LINE}"
-    lines = f"read_csv([{literal(escaped(file))}], {options}, {exact})"
-    return f"(SELECT line, row_number() OVER () AS n FROM {lines})"
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """Return a name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def escaped(file: Path) -> str:
+    """Return the absolute path of a file as DuckDB takes it: otherwise it would read a1.csv for a[1].csv."""
+    return "".join(f"[{mark}]" if mark in "[*?" else mark for mark in str(file.absolute()))
+
+
+# --- what the caller says -----------------------------------------------------------------------------------------
+
+
+class Format(StrEnum):
+    """How a file of ratings is written."""
+
+    CSV = "csv"
+    TSV = "tsv"
+    INTER = "inter"
+    DAT = "dat"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+_NAMES: Final = {
+    **{f".{kind}": kind for kind in (Format.CSV, Format.TSV, Format.INTER, Format.DAT)},
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), Format.JSONL),
+    ".parquet": Format.PARQUET,
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one kind of file separates its fields."""
+
+    separator: str
+    quoting: bool = True
+    typed_header: bool = False
+    """RecBole writes ``name:type``."""
+    headerless: bool = False
+    """MovieLens writes ``user::item::rating::time`` in every line."""
+
+    def split(self, line: str) -> list[str] | str:
+        r"""Return the fields of a line, or what is wrong with its quotes.
+
+        >>> Dialect(",").split('a,"x,""y"" z",5" disc')
+        ['a', 'x,"y" z', '5" disc']
+        >>> Dialect(",").split('a,"b')
+        'is not valid: a quoted field does not end on its line (a field with line breaks needs Parquet)'
+        """
+        if not self.quoting or '"' not in line:
+            return line.split(self.separator)
+        mark, field = self._mark, self._field
+        plain = line.replace(self.separator, mark)
+        if re.fullmatch(f"{field}(?:{re.escape(mark)}{field})*", plain):
+            found = re.findall(f"{re.escape(mark)}({field})", mark + plain)
+            unquoted = (text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found)
+            return [text.replace(mark, self.separator) for text in unquoted]
+        if re.match(rf'(?:{field}{re.escape(mark)})*"(?:[^"]|"")*"', plain):
+            return "is not valid: text follows a closing quote (a quote inside a quoted field must be doubled)"
+        return "is not valid: a quoted field does not end on its line (a field with line breaks needs Parquet)"
+
+    def sql(self) -> str:
+        """Return an SQL expression for the fields of ``line``, a list; NULL where its quotes are not valid."""
+        split = f"string_split(line, {literal(self.separator)})"
+        if not self.quoting:
+            return split
+        mark, field = self._mark, self._field
+        plain = f"replace(line, {literal(self.separator)}, {literal(mark)})"
+        safe = re.escape(mark)
+        simple = f'(?:"[^"{safe}]*"|[^"{safe}]*)'
+        unquoted = """CASE WHEN starts_with(f, '"') THEN replace(f[2:-2], '""', '"') ELSE f END"""
+        each = f"{safe}({field})"
+        back = f"replace({unquoted}, {literal(mark)}, {literal(self.separator)})" if mark == _STAND_IN else unquoted
+        return (
+            f"""CASE WHEN NOT contains(line, '"') THEN {split} """
+            # Most lines with quotes have nothing but quotes around fields: several times faster.
+            f"WHEN regexp_full_match({plain}, {literal(f'{simple}(?:{safe}{simple})*')}) "
+            # Split before quotes are taken away: without them ":":: would be split elsewhere.
+            f"""THEN string_split(replace({plain}, '"', ''), {literal(mark)}) """
+            f"WHEN regexp_full_match({plain}, {literal(f'{field}(?:{safe}{field})*')}) "
+            f"THEN [{back} FOR f IN regexp_extract_all({literal(mark)} || {plain}, {literal(each)}, 1)] END"
+        )
+
+    @property
+    def _mark(self) -> str:
+        return self.separator if len(self.separator) == 1 else _STAND_IN
+
+    @property
+    def _field(self) -> str:
+        """The pattern of a field: in quotes, which are doubled inside, or without a quote at its beginning."""
+        mark = re.escape(self._mark)
+        return f'(?:"(?:[^"]|"")*"|(?:[^"{mark}][^{mark}]*)?)'
+
+
+CSV: Final = Dialect(",")
+TSV: Final = Dialect("\t")
+_DIALECTS: Final = {
+    Format.CSV: CSV,
+    Format.TSV: TSV,
+    Format.INTER: Dialect("\t", quoting=False, typed_header=True),
+    Format.DAT: Dialect("::", quoting=False, headerless=True),
+}
+
+
+def width_fault(fields: int, width: int, *, header: bool) -> str | None:
+    """Return what is wrong with the number of fields of a row; without a header it may have more than were declared."""
+    if fields == width or (not header and fields > width):
+        return None
+    model = "the header has" if header else "the columns are declared up to"
+    return f"is too {'short' if fields < width else 'long'}: {fields} fields, {model} {width}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How files of ratings are read; the arguments of ``read_ratings`` explain the fields."""
+
+    columns: Columns | None = None
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    format: Format | None = None
+    skip_bad_rows: bool = False
+    most_bad_rows: float = MOST_BAD_ROWS
+    need_rating: bool = False
+    time_asked: bool = False
+    """Whether the caller named the time column, so that a time that cannot be read makes a row bad."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        columns: Columns | str | None = None,
+        delimiter: str | None = None,
+        encoding: str = "utf-8",
+        format: str | None = None,
+        **others: Any,  # noqa: ANN401 - the other fields
+    ) -> "ReadOptions":
+        """Check what a caller wrote, and return the options that it describes."""
+        if format is not None and format not in list(Format):
+            raise ParameterError(f"format must be one of {', '.join(Format)}, got {shorten(format)}")
+        columns = Columns.parse(columns) if isinstance(columns, str) else columns
+        options = cls(
+            columns=columns,
+            delimiter=None if delimiter is None else parse_delimiter(delimiter),
+            encoding=require_encoding(encoding),
+            format=None if format is None else Format(format),
+            time_asked=columns is not None and columns.time is not None,
+            **others,
+        )
+        if not 0 < options.most_bad_rows <= 1:
+            raise ParameterError(f"most_bad_rows must be a share above 0 and at most 1, got {options.most_bad_rows!r}")
+        return options
+
+    def kind(self, file: Path) -> Format:
+        """Return the format of a file, from the caller or its name; standard input is CSV by default."""
+        suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
+        packed = suffixes[-1:] == [".gz"]
+        by_name = _NAMES.get("".join(suffixes[-2:-1] if packed else suffixes[-1:]))
+        if packed and by_name is Format.PARQUET:
+            by_name = None
+        kind = self.format or by_name or (Format.CSV if file == STANDARD_INPUT or self.delimiter is not None else None)
+        if kind is None:
+            accepted = ", ".join(name for name in _NAMES if name != ".parquet")
+            rule = f"accepted are {accepted} (each also with .gz) and .parquet, or set --format or --delimiter"
+            raise file_refusal(file, f"unknown kind of file; {rule}")
+        # Without the name of a file, which may be an id: logs show these messages.
+        if kind is Format.PARQUET:
+            self.refuse_unused("is for text files, and these files are Parquet", "delimiter", "encoding")
+        if kind is Format.JSONL:
+            self.refuse_unused("is for delimited text, and these files are JSON lines", "delimiter")
+        return kind
+
+    def dialect(self, kind: Format) -> Dialect:
+        """Return how the fields of delimited text are separated."""
+        if self.delimiter is None:
+            return _DIALECTS[kind]
+        return replace(CSV if kind is Format.DAT else _DIALECTS[kind], separator=self.delimiter)
+
+    def refuse_unused(self, why: str, *names: str) -> None:
+        """Refuse options that say nothing about what is read."""
+        for name in names:
+            if getattr(self, name) != getattr(ReadOptions, name):
+                raise ParameterError(f"--{name} {why}")
+
+
+def parse_delimiter(text: str) -> str:
+    r"""Return a delimiter as the command line writes it; ``tab`` and ``\t`` stand for a tab.
+
+    >>> parse_delimiter(";"), parse_delimiter("tab")
+    (';', '\t')
+    """
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    plain = delimiter == "\t" or delimiter.isprintable()
+    if not plain or not 1 <= len(delimiter) <= _LONGEST_DELIMITER or '"' in delimiter:
+        rule = f"1 to {_LONGEST_DELIMITER} printable characters or tab, and hold no quote"
+        raise ParameterError(f"delimiter must be {rule}, got {shorten(text)}")
+    return delimiter
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+NUMBER: Final = r"[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?"
+_CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+_ZONE: Final = r"(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)"
+DATE: Final = rf"[1-9][0-9]{{3}}-[0-9]{{2}}-[0-9]{{2}}([T ]{_CLOCK}(:[0-5][0-9]([.][0-9]{{1,6}})?)?{_ZONE}?)?"
+"""The dates and times of ISO 8601 that every engine reads alike."""
+
+
+def number_sql(text: str) -> str:
+    """Return SQL for a text as a number; NULL, infinite or not a number where it is no finite one."""
+    # DuckDB reads 1_000 and +-5, which nobody else does. -0 equals 0: as bytes they would differ.
+    odd = f"contains({text}, '_') OR contains({text}, '+-')"
+    return f"CASE WHEN {odd} THEN NULL ELSE try_cast({text} AS DOUBLE) + 0.0 END"
+
+
+def seconds_sql(text: str) -> str:
+    """Return SQL for a text as a time: a number, or a date of ISO 8601 in seconds since 1970; NULL where it is neither.
+
+    Every value is read on its own. No format is guessed from a column, since then one person's row would decide how
+    the rows of others are read. The time zone of the connection must be UTC.
+    """
+    date = rf"trim({text}, {' || '.join(f'chr({blank})' for blank in (32, 9, 10, 11, 12, 13))})"
+    moment = f"CASE WHEN regexp_full_match({date}, '{DATE}') THEN epoch_us(try_cast({date} AS TIMESTAMPTZ)) / 1e6 END"
+    return f"coalesce({number_sql(text)}, {moment})"
+
+
+def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
+    """Return a Python value, by its own type: an id or a time as text, a rating as a number.
+
+    JSON lines and SQLite have such values. A time of another type is None: it cannot be read.
+
+    Raises:
+        ValueError: what is wrong with an id or a rating, to follow the place of its row.
+
+    >>> judged("user", 7), judged("user", "7"), judged("rating", 4), judged("time", [2024])
+    ('7', '7', 4.0, None)
+    """
+    kind = type(value)  # not isinstance: True is an int to it
+    if role == "rating":
+        if kind in (int, float) and abs(value) <= float_info.max:  # a whole number may be beyond every float
+            return float(value)
+        raise ValueError(f": the rating {shorten(value)} is not a finite number")
+    if kind not in (str, int) and not (role == "time" and kind is float):
+        if role == "time":
+            return None
+        raise ValueError(f": the {role} id {shorten(value)} must be text or a whole number")
+    try:
+        text = str(value)
+        text.encode()
+    except UnicodeEncodeError:
+        if role == "time":
+            return None
+        raise ValueError(
+            f": the {role} id {shorten(value)} holds half of a surrogate pair, which is not text"
+        ) from None
+    return text
+
+
+def values_fault(row: Mapping[str, Any], *, time_asked: bool) -> str:
+    """Return what is wrong with the values of a row, to follow its place.
+
+    Args:
+        row: ``user`` and ``item``; where there are such columns also ``rating`` and ``time`` as they were written, and
+            ``value`` and ``seconds``, the numbers read from them.
+        time_asked: Whether the time must be one.
+
+    >>> values_fault({"user": "a", "item": "", "rating": "4", "value": 4.0}, time_asked=False)
+    ': the item id is empty'
+    """
+    for role in _IDS:
+        fault = "is empty (null)" if row[role] is None else id_fault(row[role])
+        if fault is not None:
+            return f": the {role} id {fault}"
+    rating, time = row.get("rating"), row.get("time")
+    if "rating" in row and not _is_finite(row["value"]):
+        return f": the rating {'is empty' if rating in (None, '') else shorten(rating) + ' is not a finite number'}"
+    if time_asked and not _is_finite(row.get("seconds")):
+        return (
+            f": the time {shorten(time)} is not a time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
+        )
+    return " cannot be used"
+
+
+def _is_finite(number: float | None) -> bool:
+    return number is not None and isfinite(number)
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of one file, or of a part of other input, as SQL."""
+
+    name: Path | str
+    """What messages call it."""
+    rows: str
+    """A relation with a column ``n``: the number of the line, or of the row, from 1."""
+    roles: Mapping[str, tuple[str, str]]
+    """SQL for ``user``, ``item``, ``rating`` and ``time``, as far as there are columns: the value (a time in seconds),
+    and what messages quote."""
+    valid: str = "true"
+    """SQL: whether a row can be taken apart."""
+    record: str = "NULL"
+    """SQL for what ``explain`` needs of a row."""
+    explain: Callable[[Any], str | None] = lambda record: None
+    """Says why a row cannot be taken apart, to follow its place; None where something else is wrong with it."""
+    blank: str = "false"
+    """SQL: whether a row is a blank line."""
+    lines_before: int | None = None
+    """How many lines come before the first row; None where rows are not lines."""
+    rows_before: int = 0
+    blank_before: int = 0
+    """How many blank lines come before the header."""
 
 
 def text_source(
@@ -48,157 +379,132 @@ def text_source(
     file: Path,
     kind: Format,
     options: ReadOptions,
-    partitions: Mapping[str, str | None],
+    folders: PartitionValues,
     connection: "DuckDBPyConnection",
 ) -> tuple[Source, Schema]:
     """Return the rows of a text file (``file`` may be a copy of ``name``), and its columns."""
     found = first_line(file, name, substitute=options.skip_bad_rows)
     if found is None:
         raise file_refusal(name, "the file is empty")
+    # A NUL byte would end the column: no text holds one, so DuckDB refuses a file that does. It also refuses line ends
+    # that differ, but not in lines that ``skip`` passes over: what comes after them would be lost.
+    dialect = "columns = {'line': 'VARCHAR'}, delim = '\0', quote = '', escape = '', comment = '', header = false"
+    exact = f"auto_detect = false, strict_mode = true, compression = 'none', max_line_size = {LONGEST_LINE}"
+    lines = f"(SELECT line, row_number() OVER () AS n FROM read_csv([{literal(escaped(file))}], {dialect}, {exact}))"
     if kind is Format.JSONL:
-        return _json_source(name, lines_of(file), options, partitions, connection), ()
-    first, number = found
-    dialect = options.dialect(kind)
+        return _json_source(name, lines, options, folders, connection), ()
+    return _delimited_source(name, lines, found, options.dialect(kind), options, folders)
+
+
+def _delimited_source(
+    name: Path, lines: str, first: tuple[str, int], dialect: Dialect, options: ReadOptions, folders: PartitionValues
+) -> tuple[Source, Schema]:
     columns = _MOVIELENS if options.columns is None and dialect.headerless else options.columns
+    line, number = first
+    fields = dialect.split(line)
     placed = columns is not None and columns.by_position
-    fields = dialect.split(first)
     if isinstance(fields, str):
         if not (placed and options.skip_bad_rows):
             raise refusal(name, f"line {number} {fields}")
         fields = []
     if columns is not None and placed:
-        positions = find_placed(name, fields, columns, need_rating=options.need_rating, lenient=options.skip_bad_rows)
-        width, before = 1 + max(at for at in positions if at is not None), 0
+        found = find_placed(name, fields, columns, need_rating=options.need_rating, lenient=options.skip_bad_rows)
+        width, before = 1 + max(found.values()), 0
     elif dialect.headerless:
         raise file_refusal(name, "a .dat file has no header: give --columns as positions (user=1,item=2,rating=3)")
     else:
-        names = _untyped(fields, columns) if dialect.typed_header else fields
-        positions = find_named(name, [*names, *partitions], columns, need_rating=options.need_rating)
+        # RecBole's names without their types, except where the caller gave a column with its type.
+        given = () if columns is None else columns.given.values()
+        untyped = [each if each in given else each.rpartition(":")[0] or each for each in fields]
+        header = [*(untyped if dialect.typed_header else fields), *folders]
+        found = find_named(name, header, columns, need_rating=options.need_rating)
         width, before = len(fields), number
-    at = {role: position for role, position in positions._asdict().items() if position is not None}
-    constants = list(partitions.values())
-    texts = {
-        role: f"f[{place + 1}]" if place < width or placed else _constant(constants[place - width])
-        for role, place in at.items()
-    }
-    fits = f"len(f) {'>=' if placed else '='} {width}"
-    lines = f"(SELECT line, n, {dialect.sql()} AS f FROM {lines_of(file)} WHERE n > {before})"
+    texts = [f"f[{at + 1}]" for at in range(width)] + [_constant(value) for value in folders.values()]
 
-    def values(found: list[str]) -> dict[str, Any]:
-        return {role: found[place] if place < width else constants[place - width] for role, place in at.items()}
+    def explain(line: str) -> str | None:
+        fields = dialect.split(line)
+        fault = fields if isinstance(fields, str) else width_fault(len(fields), width, header=not placed)
+        return None if fault is None else f" {fault}"
 
-    fault = partial(_line_fault, dialect, width, values, header=not placed, time_asked=options.time_asked)
     source = Source(
         name,
-        lines,
-        lines,
-        _roles(texts),
-        ("line",),
-        fault,
+        f"(SELECT line, n, {dialect.sql()} AS f FROM {lines} WHERE n > {before})",
+        _text_roles({role: texts[at] for role, at in found.items()}),
+        valid=f"len(f) {'>=' if placed else '='} {width}",
+        record="line",
+        explain=explain,
         blank="line IS NULL",
-        valid=fits,
         lines_before=before,
         blank_before=max(0, before - 1),
     )
-    return source, () if placed else tuple((name, "text") for name in fields)
+    return source, () if placed else tuple((each, "text") for each in fields)
 
 
-def _roles(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return SQL expressions for text: ids as they are, ratings and times as numbers."""
+def _text_roles(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     convert = {"rating": number_sql, "time": seconds_sql}
-    return {role: convert.get(role, str)(text) for role, text in texts.items()}
+    return {role: (convert.get(role, str)(text), text) for role, text in texts.items()}
 
 
 def _constant(value: str | None) -> str:
     return "NULL::VARCHAR" if value is None else literal(value)
 
 
-def _line_fault(
-    dialect: Dialect,
-    width: int,
-    values: Callable[[list[str]], dict[str, Any]],
-    line: str,
-    *,
-    header: bool,
-    time_asked: bool,
-) -> str:
-    fields = dialect.split(line)
-    if isinstance(fields, str):
-        return f" {fields}"
-    fault = width_fault(len(fields), width, header=header)
-    return values_fault(values(fields), time_asked=time_asked) if fault is None else f" {fault}"
-
-
-def _untyped(header: list[str], columns: Columns | None) -> list[str]:
-    """Return the names in ``name:type``, except where the caller gave a column with its type."""
-    names = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
-    return [name if name in names else name.rpartition(":")[0] or name for name in header]
-
-
 def _json_source(
-    name: Path, lines: str, options: ReadOptions, partitions: Mapping[str, str | None], connection: "DuckDBPyConnection"
+    name: Path, lines: str, options: ReadOptions, folders: PartitionValues, connection: "DuckDBPyConnection"
 ) -> Source:
-    """Return the rows of JSON lines: which field is which is found in each object by itself."""
-    required, optional = roles_of_objects(name, options.columns, need_rating=options.need_rating)
-    constants = {
-        role: partitions[wanted]
-        for role, wanted in {**required, **optional}.items()
-        if wanted is not None and wanted in partitions
-    }
-    required = {role: wanted for role, wanted in required.items() if role not in constants}
-    optional = {role: wanted for role, wanted in optional.items() if role not in constants}
-    taken = frozenset(partitions)
-    roles = (*required, *optional)
+    """Return the rows of JSON lines: which field is which is found in each object by itself.
+
+    What is searched for follows from what was declared alone, since a first object is a row like any other.
+    """
+    given = options.columns
+    if given is not None and given.by_position:
+        raise file_refusal(name, "positions are for files without a header, and JSON lines have names")
+    searched = (*_IDS, *["rating"] * (given is None or options.need_rating), "time")
+    wanted = {**dict.fromkeys(searched), **({} if given is None else {r: str(at) for r, at in given.given.items()})}
+    constants = {role: folders[column] for role, column in wanted.items() if column is not None and column in folders}
+    wanted = {role: column for role, column in wanted.items() if role not in constants}
     # Most files have few sets of fields: each is looked up once.
     keys = "CASE WHEN json_valid(line) THEN json_keys(line) END"
     connection.execute("CREATE OR REPLACE TEMP TABLE objects (keys VARCHAR[], paths VARCHAR[])")
     for (fields,) in connection.execute(f"SELECT DISTINCT {keys} FROM {lines}").fetchall():
-        if fields is not None and isinstance(found := find_fields(tuple(fields), required, optional, taken), dict):
-            paths = [_pointer(found[role]) if role in found else None for role in roles]
+        if fields is not None and isinstance(found := find_fields(fields, wanted, folders), dict):
+            paths = [_pointer(found[role]) if role in found else None for role in wanted]
             connection.execute("INSERT INTO objects VALUES (?, ?)", [fields, paths])
-    columns = []
-    for at, role in enumerate(roles, start=1):
-        value, kind = f"json_extract_string(line, paths[{at}])", f"json_type(line, paths[{at}])"
-        columns += [f"{value} AS t_{role}", f"{kind} AS k_{role}"]
-    taken_apart = (
-        f"(SELECT *, {', '.join(columns)} FROM (SELECT *, {keys} AS k FROM {{}}) LEFT JOIN objects ON objects.keys = k)"
-    )
-    number = "k_{0} IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT')"
-    of_role = {role: _constant(value) for role, value in constants.items()}
-    for role in roles:
-        if role in _IDS:
-            whole = f"k_{role} = 'VARCHAR' OR ({number.format(role)} AND regexp_full_match(t_{role}, '-?[0-9]+'))"
-            of_role[role] = f"CASE WHEN {whole} THEN t_{role} END"
-        elif role == "rating":
-            of_role[role] = f"CASE WHEN {number.format(role)} THEN t_{role} END"
-        else:
-            of_role[role] = f"CASE WHEN k_{role} = 'VARCHAR' OR {number.format(role)} THEN t_{role} END"
+    columns, texts, valid = [], {role: _constant(value) for role, value in constants.items()}, ["paths IS NOT NULL"]
+    for at, role in enumerate(wanted, start=1):
+        columns.append(f"json_extract_string(line, paths[{at}]) AS t{at}, json_type(line, paths[{at}]) AS k{at}")
+        number = f"k{at} IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT')"
+        whole = f"(k{at} = 'VARCHAR' OR ({number} AND regexp_full_match(t{at}, '-?[0-9]+')))"
+        accepted = number if role == "rating" else whole if role in _IDS else f"(k{at} = 'VARCHAR' OR {number})"
+        texts[role] = f"CASE WHEN {accepted} THEN t{at} END"
+        valid += [accepted] * (role != "time")
 
-    def fault(line: str) -> str:
+    def explain(line: str) -> str | None:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
             return f" is not a JSON object: {shorten(line.strip())}; every line must hold one"
-        fields = find_fields(tuple(record), required, optional, taken)
+        fields = find_fields(tuple(record), wanted, folders)
         if isinstance(fields, str):
             return f" {fields}"
         try:
-            values = {role: judged(role, record[fields[role]] if role in fields else None) for role in roles}
+            for role, field in fields.items():
+                judged(role, record[field])
         except ValueError as error:
-            return f": {error}"
-        return values_fault({**constants, **values}, time_asked=options.time_asked)
+            return str(error)
+        return None
 
+    keyed = f"(SELECT *, {keys} AS k FROM {lines}) LEFT JOIN objects ON objects.keys = k"
     return Source(
         name,
-        taken_apart.format(lines),
-        taken_apart.format(lines),
-        _roles(of_role),
-        ("line",),
-        fault,
+        f"(SELECT *, {', '.join(columns)} FROM {keyed})",
+        _text_roles(texts),
+        valid=" AND ".join(valid),
+        record="line",
+        explain=explain,
         blank=r"line IS NULL OR regexp_full_match(line, '[ \t\r\n]*')",
-        valid="paths IS NOT NULL",
         lines_before=0,
     )
 
@@ -208,9 +514,9 @@ def _pointer(name: str) -> str:
 
 
 def parquet_source(
-    name: Path, file: Path, options: ReadOptions, partitions: Mapping[str, str | None], connection: "DuckDBPyConnection"
-) -> tuple[Source | None, Schema, str | None]:
-    """Return the rows of a Parquet file, None if it has none; its columns, and the filter that it discloses."""
+    name: Path, file: Path, options: ReadOptions, folders: PartitionValues, connection: "DuckDBPyConnection"
+) -> tuple[Source, Schema, str | None]:
+    """Return the rows of a Parquet file, its columns, and the filter on counts that it discloses."""
     import duckdb
 
     path = f"[{literal(escaped(file))}]"
@@ -221,23 +527,19 @@ def parquet_source(
         kinds = [kind for _, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
         header = _top_names(connection.execute(f"SELECT name, num_children FROM parquet_schema({path})").fetchall())
         metadata = dict(connection.execute(f"SELECT key, value FROM parquet_kv_metadata({path})").fetchall())
-        (rows,) = connection.execute(f"SELECT count(*) FROM {relation}").fetchone() or (0,)
         filtered = metadata.get(FILTERED.encode())
         filtered_by = None if filtered is None else filtered.decode()
     except (duckdb.Error, UnicodeDecodeError):
         raise broken_parquet(name) from None
     schema = tuple(zip(header, kinds, strict=True))
-    positions = find_named(name, [*header, *partitions], options.columns, need_rating=options.need_rating)
-    columns = {role: at for role, at in positions._asdict().items() if at is not None}
-    constants = list(partitions.values())
-    typed = {}
-    for role, at in columns.items():
-        typed[role] = (f"c{at}", kinds[at]) if at < len(header) else (_constant(constants[at - len(header)]), _FOLDER)
     # By position: DuckDB gives other names to columns that differ only in their case.
-    names = ", ".join(f"c{at}" for at in range(len(header)))
-    own = {f"c{at}": header[at] for at in columns.values() if at < len(header)}
-    source = typed_source(name, f"(SELECT * FROM {relation} AS given({names}))", typed, own, options)
-    return source if rows else None, schema, filtered_by
+    expressions = [f"c{at}" for at in range(len(header))]
+    every: list[tuple[str, str, str | None]] = [(f"c{at}", kind, each) for at, (each, kind) in enumerate(schema)]
+    every += [(_constant(value), _FOLDER, None) for value in folders.values()]
+    found = find_named(name, [*header, *folders], options.columns, need_rating=options.need_rating)
+    columns = {role: every[at] for role, at in found.items()}
+    given = f"(SELECT * FROM {relation} AS given({', '.join(expressions)}))"
+    return typed_source(name, given, columns, options), schema, filtered_by
 
 
 def broken_parquet(name: Path) -> InputError:
@@ -261,68 +563,43 @@ def _top_names(elements: list[tuple[str, int | None]]) -> list[str]:
 def typed_source(
     name: Path | str,
     relation: str,
-    columns: Mapping[str, tuple[str, str]],
-    names: Mapping[str, str],
+    columns: Mapping[str, tuple[str, str, str | None]],
     options: ReadOptions,
     before: int = 0,
 ) -> Source:
-    """Return the rows of a relation whose columns have types; each role has a column and its type.
+    """Return the rows of a relation whose columns have types.
 
     Args:
         name: What messages call it.
         relation: As SQL.
-        columns: For each role an SQL expression and its type.
-        names: The names of the columns, by their expressions, for messages.
+        columns: For each role its column in SQL, the type of it, and its name for messages, if it has one.
         options: How ratings are read.
         before: The number of rows in earlier relations of the same input.
     """
-    columns = dict(columns)
-    if "time" in columns and not _may_be_times(columns["time"][1]) and not options.time_asked:
-        del columns["time"]
-    roles, record = {}, []
-    for role, (column, kind) in columns.items():
-        require_kind(name, role, kind, names.get(column))
-        text = kind in ("VARCHAR", _FOLDER) or kind.startswith("ENUM")
+    roles: dict[str, tuple[str, str]] = {}
+    for role, (column, kind, shown) in columns.items():
+        text, number = kind in ("VARCHAR", _FOLDER) or kind.startswith("ENUM"), _is_number(kind)
+        is_time = text or number or kind == "DATE" or kind.startswith("TIMESTAMP")
+        if role == "time" and not is_time and not options.time_asked:
+            continue
+        fault = {"rating": "ratings must be numbers", "time": "times must be dates, numbers or text"}.get(role)
         if role in _IDS:
-            roles[role] = f"{column}::VARCHAR"
-        elif text:
-            roles[role] = (number_sql if role == "rating" else seconds_sql)(f"{column}::VARCHAR")
-        elif _is_number(kind):
-            roles[role] = f"{column}::DOUBLE + 0.0"
+            hints = {**dict.fromkeys(("FLOAT", "DOUBLE"), " (1.0 is neither: cast it)"), "BLOB": " (cast it to text)"}
+            fault = f"ids must be text or whole numbers{hints.get(kind, '')}"
+        accepted = {"rating": number or kind == _FOLDER, "time": is_time}.get(role, text or kind in INTEGERS)
+        if not accepted:
+            which = f"the {role} column{'' if shown is None else f' {shorten(shown)}'} holds {kind}"
+            raise file_refusal(name, f"{which}; {fault}")
+        if role in _IDS or text:
+            roles |= _text_roles({role: f"{column}::VARCHAR"})
+        elif number:
+            roles[role] = (f"{column}::DOUBLE + 0.0", f"{column}::DOUBLE")
         else:
-            roles[role] = f"epoch({column}::TIMESTAMP)" if kind.startswith("DATE") else f"epoch_us({column}) / 1e6"
-        record.append(f"{column}::VARCHAR" if role != "rating" or text else f"{column}::DOUBLE")
-
-    def fault(*values: Any) -> str:  # noqa: ANN401
-        return values_fault(dict(zip(columns, values, strict=True)), time_asked=options.time_asked)
-
+            moment = f"epoch({column}::TIMESTAMP)" if kind == "DATE" else f"epoch_us({column}) / 1e6"
+            roles[role] = (moment, f"{column}::VARCHAR")
     numbered = f"(SELECT *, row_number() OVER () AS n FROM {relation})"
-    return Source(name, relation, numbered, roles, tuple(record), fault, rows_before=before)
+    return Source(name, numbered, roles, rows_before=before)
 
 
 def _is_number(kind: str) -> bool:
     return kind in (*INTEGERS, "FLOAT", "DOUBLE") or kind.startswith("DECIMAL")
-
-
-def _may_be_times(kind: str) -> bool:
-    return _is_number(kind) or kind == "DATE" or kind.startswith(("TIMESTAMP", "VARCHAR", "ENUM", _FOLDER))
-
-
-def require_kind(name: Path | str, role: str, kind: str, column: str | None) -> None:
-    """Refuse a column of a type that cannot hold ids, ratings or times."""
-    which = f"the {role} column{'' if column is None else f' {shorten(column)}'} holds {kind}"
-    if role == "rating":
-        if not _is_number(kind) and kind != _FOLDER:
-            raise file_refusal(name, f"{which}; ratings must be numbers")
-    elif role == "time":
-        if not _may_be_times(kind):
-            raise file_refusal(name, f"{which}; times must be dates, numbers or text")
-    elif kind not in (*INTEGERS, "VARCHAR", _FOLDER) and not kind.startswith("ENUM"):
-        hint = (
-            " (1.0 is neither: cast it)"
-            if kind in ("FLOAT", "DOUBLE")
-            else " (cast it to text)"
-            if kind == "BLOB"
-            else ""
-        )
-        raise file_refusal(name, f"{which}; ids must be text or whole numbers{hint}")

@@ -1,17 +1,18 @@
-"""Find the files that the user names as ratings: one file, a folder, a pattern, or standard input."""
+"""What the user names as ratings: one file, a folder, a pattern, standard input, or a query and its database."""
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
-from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, file_refusal, named
-from pricdr.errors import InputError, InputFileError
+from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, file_refusal, named, shorten
+from pricdr.errors import InputFileError, ParameterError
 from pricdr.files import require_local
 
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -20,20 +21,17 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """The name that Hive and Spark give the partition of rows without a value."""
 _TABLES: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 """Tables whose own log says which files count, and which hold rows that were deleted or replaced."""
-
-
-@dataclass(frozen=True)
-class _State:
-    """Facts that change when somebody writes to a file or replaces it."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> "_State":
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+_ENVIRONMENT: Final = "env:"
+_SERVERS: Final = ("postgresql", "postgres")
+_FILE: Final = "sqlite:///"
+"""How the address of a SQLite file starts; a fourth slash makes its path absolute."""
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>[a-z]+)://((?P<user>[^:@/?#\s]*)(:(?P<password>[^@/?#\s]*))?@)?[^@/?#\s]*(/[^@/?#\s]*)?"
+    r"(\?(?P<options>[^#\s]*))?"
+)
+"""Stricter than drivers are: they would take part of an unescaped password for a port, and quote it."""
+_SECRET_OPTIONS: Final = ("password", "sslpassword")
+_LONGEST_REASON: Final = 300
 
 
 @dataclass(frozen=True)
@@ -41,42 +39,33 @@ class InputFile:
     """One file of ratings, and its state when it was found."""
 
     path: Path
-    partitions: Mapping[str, str | None]
+    partition_values: Mapping[str, str | None]
     """The columns that its folders name (``country=de``), and their values."""
-    state: _State | None
+    size: int | None
     """None for anything but a regular file, such as standard input: changes to it cannot be noticed."""
-
-    @property
-    def size(self) -> int | None:
-        """Return its size in bytes; None where that is not known."""
-        return None if self.state is None else self.state.size
+    state: tuple[int, ...] | None
+    """Facts that change when somebody writes to the file or replaces it."""
 
     @classmethod
-    def of(cls, path: Path, partitions: Mapping[str, str | None] | None = None) -> "InputFile":
+    def of(cls, path: Path, partition_values: Mapping[str, str | None] | None = None) -> "InputFile":
         """Return the file at ``path`` as it is now."""
-        partitions = partitions or {}
-        if path == STANDARD_INPUT:
-            return cls(path, partitions, None)
-        with explaining_os_errors(path):
-            status = path.stat()
-            if stat.S_ISREG(status.st_mode):  # opening a pipe would take it from its reader
-                path.open("rb").close()
-        return cls(path, partitions, _State.of(status) if stat.S_ISREG(status.st_mode) else None)
+        size = state = None
+        if path != STANDARD_INPUT:
+            with explaining_os_errors(path):
+                now = path.stat()
+                if stat.S_ISREG(now.st_mode):  # opening a pipe would take it from its reader
+                    path.open("rb").close()
+                    size, state = now.st_size, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+        return cls(path, partition_values or {}, size, state)
 
-    @contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Refuse the file if it has changed since it was found, before the block or after it."""
-        self._require_unchanged()
-        yield
-        self._require_unchanged()
-
-    def _require_unchanged(self) -> None:
+    def require_unchanged(self) -> None:
+        """Refuse the file if it has changed since it was found."""
         if self.state is not None and InputFile.of(self.path).state != self.state:
             raise file_refusal(self.path, "the file changed while it was read; read it when nobody writes to it")
 
 
 @dataclass(frozen=True)
-class Inputs:
+class InputFiles:
     """All files that the user named together, in the order of their names."""
 
     path: Path
@@ -87,12 +76,12 @@ class Inputs:
 
     @property
     def size(self) -> int | None:
-        """Return the size of all files in bytes; None where that is not known."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
+        """The size of all files in bytes; None where that is not known."""
+        sizes = [file.size for file in self.files if file.size is not None]
+        return sum(sizes) if len(sizes) == len(self.files) else None
 
 
-def find_inputs(path: Path) -> Inputs:
+def find_inputs(path: Path) -> InputFiles:
     """Return the files that ``path`` names: a file, all files in a folder, those that match a pattern, or ``-``.
 
     In a folder, names that begin with a dot or an underscore are skipped, as Spark does. A path that exists is not a
@@ -101,16 +90,17 @@ def find_inputs(path: Path) -> Inputs:
     require_local(path)
     pattern = glob.has_magic(str(path)) and not os.path.lexists(path)
     if not pattern and not _is_folder(path):
-        return Inputs(path, (InputFile.of(path),), several=False)
+        return InputFiles(path, (InputFile.of(path),), several=False)
     with naming_in_logs(path):
         files = _matching(path) if pattern else list(_files_in(path))
         root = _root(path)
-        ordered = sorted(set(files), key=os.fsencode)
-        inputs = tuple(InputFile.of(file, _partitions(file, root)) for file in ordered)
+        inputs = tuple(
+            InputFile.of(file, _partition_values(file, root)) for file in sorted(set(files), key=os.fsencode)
+        )
     if not inputs:
         fault = "no such file, and as a pattern it matches none" if pattern else "the folder holds no file of ratings"
         raise file_refusal(path, fault)
-    return Inputs(path, inputs, several=True)
+    return InputFiles(path, inputs, several=True)
 
 
 @contextmanager
@@ -125,12 +115,6 @@ def naming_in_logs(path: Path, *, several: bool = True) -> Iterator[None]:
         if several:
             error.log_as(f"in {named(path)}")
         raise
-
-
-def without_rows(inputs: Inputs) -> InputError:
-    """Return the refusal of Parquet files that have columns and no rows."""
-    subject = "the files have" if inputs.several else "the file has"
-    return file_refusal(inputs.path, f"{subject} columns and no rows")
 
 
 def _is_folder(path: Path) -> bool:
@@ -171,22 +155,26 @@ def _files_in(folder: Path) -> Iterator[Path]:
     folders, count = [folder], 0
     while folders:
         current = folders.pop()
-        with explaining_folder_errors(current), os.scandir(current) as entries:
-            for entry in entries:
-                if entry.name in _TABLES:
-                    rule = "its files alone do not say which rows count: export it, or read it with Spark"
-                    raise file_refusal(current, f"this is {_TABLES[entry.name]}; {rule}")
-                if _is_skipped(entry.name):
-                    continue
-                path = current / entry.name
-                if entry.is_symlink():
-                    raise _link_refused(path)
-                if entry.is_dir():
-                    folders.append(path)
-                else:
-                    count += 1
-                    _require_countable(folder, count)
-                    yield path
+        try:
+            with os.scandir(current) as scanned:
+                entries = list(scanned)
+        except OSError as error:
+            raise file_refusal(current, f"the folder cannot be read: {error.strerror or error}") from error
+        for entry in entries:
+            path = current / entry.name
+            if entry.name in _TABLES:
+                rule = "its files alone do not say which rows count: export it, or read it with Spark"
+                raise file_refusal(current, f"this is {_TABLES[entry.name]}; {rule}")
+            if _is_skipped(entry.name):
+                continue
+            if entry.is_symlink():
+                raise _link_refused(path)
+            if entry.is_dir():
+                folders.append(path)
+            else:
+                count += 1
+                _require_countable(folder, count)
+                yield path
 
 
 def _link_refused(path: Path) -> InputFileError:
@@ -204,10 +192,10 @@ def _require_countable(path: Path, count: int) -> None:
         raise file_refusal(path, f"it names more than {_MOST_FILES:,} files, the most that are read together")
 
 
-def _partitions(file: Path, root: Path) -> dict[str, str | None]:
+def _partition_values(file: Path, root: Path) -> dict[str, str | None]:
     """Return the columns that folders between ``root`` and a file name: ``key=value``, as Hive and Spark write them.
 
-    >>> dict(_partitions(Path("r/country=de/day=2024%2F1/p.parquet"), Path("r")))
+    >>> dict(_partition_values(Path("r/country=de/day=2024%2F1/p.parquet"), Path("r")))
     {'country': 'de', 'day': '2024/1'}
     """
     pairs = [part.partition("=") for part in file.relative_to(root).parts[:-1]]
@@ -215,12 +203,63 @@ def _partitions(file: Path, root: Path) -> dict[str, str | None]:
     return {key: None if value == _NULL else value for key, value in columns.items()}
 
 
-@contextmanager
-def explaining_folder_errors(folder: Path) -> Iterator[None]:
-    """Turn an error of the system about a folder into a refusal."""
-    try:
-        yield
-    except InputError:
-        raise
-    except OSError as error:
-        raise file_refusal(folder, f"the folder cannot be read: {error.strerror or error}") from error
+@dataclass(frozen=True)
+class Query:
+    """A query and the database that answers it. The address may hold a password, and is never shown."""
+
+    address: str = field(repr=False)
+    sql: str = field(repr=False)
+
+    @classmethod
+    def of(cls, source: str, sql: str) -> "Query":
+        """Return the query; ``source`` is an address, or ``env:NAME`` for the variable that holds it.
+
+        >>> Query.of("postgresql://bob:secret@db.example.com/shop", "SELECT …")
+        Query()
+        >>> str(Query.of("postgresql:///shop", "SELECT …"))
+        'the postgresql query'
+        >>> str(Query.of("sqlite:///shop.db", "SELECT …"))
+        'the sqlite query'
+        """
+        address, origin = source, "--from"
+        if source.startswith(_ENVIRONMENT):
+            name = source.removeprefix(_ENVIRONMENT)
+            origin = f"the environment variable {shorten(name)}"
+            address = os.environ.get(name, "")
+            if not address:
+                raise ParameterError(f"{origin} is not set, and --from names it as the address of a database")
+        parts = _ADDRESS.fullmatch(address)
+        is_file = address.startswith(_FILE) and address != _FILE
+        if not is_file and (parts is None or parts["scheme"] not in _SERVERS):
+            form = "postgresql://user:password@host:port/database or sqlite:///file"
+            rule = "with / ? # @ and blanks in a name or password written as %2F, %3F, %23, %40, %20"
+            raise ParameterError(f"{origin} must read {form}, {rule}; its value is not shown because of the password")
+        if not sql.strip(" \t\r\n;"):
+            raise ParameterError("--query is empty; it must select a user, an item and perhaps a rating and a time")
+        return cls(address, sql)
+
+    @property
+    def database(self) -> str:
+        """The kind of database: ``postgresql`` or ``sqlite``."""
+        return "sqlite" if self.address.startswith(_FILE) else "postgresql"
+
+    @property
+    def file(self) -> str:
+        """The path of a SQLite file."""
+        return self.address.removeprefix(_FILE)
+
+    def __str__(self) -> str:
+        return f"the {self.database} query"
+
+    def cleaned(self, text: str) -> str:
+        """Return the message of a driver in one line, without the address, passwords, and the query itself."""
+        parts = _ADDRESS.fullmatch(self.address)
+        secrets = []
+        if parts is not None:  # a path of SQLite may be any text
+            options = [option.partition("=") for option in (parts["options"] or "").split("&")]
+            secrets = [parts["password"] or "", *(value for key, _, value in options if key in _SECRET_OPTIONS)]
+        # Before anything is cut: half of a password would no longer match.
+        for secret in sorted({self.address, *secrets, *map(unquote, secrets)}, key=len, reverse=True):
+            text = text.replace(secret, "…") if secret else text
+        reason = re.sub(r"^[A-Z_]+: ", "", text.partition("Query was:")[0])
+        return " ".join(reason.split())[:_LONGEST_REASON]

@@ -6,7 +6,7 @@ others. So SQLite is read through Python's own driver, value by value.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,14 +18,11 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.reading.columns import ColumnPositions, find_named
-from pricdr.data.reading.fields import identifier
-from pricdr.data.reading.formats import typed_source
-from pricdr.data.reading.options import ReadOptions
-from pricdr.data.reading.query import Query
-from pricdr.data.reading.table import RatingsTable
+from pricdr.data.reading.columns import find_named
+from pricdr.data.reading.formats import identifier, judged, typed_source
+from pricdr.data.reading.inputs import Query
+from pricdr.data.reading.read import RatingsTable
 from pricdr.data.reading.text_files import explaining_os_errors, file_refusal, refusal
-from pricdr.data.reading.values import judged
 from pricdr.errors import InputError
 from pricdr.extras import SQL
 
@@ -36,36 +33,59 @@ _GIVEN = "given"
 _SQLITE_ROWS = 1 << 16
 
 
-def add_query(table: RatingsTable, query: Query, options: ReadOptions) -> None:
+def add_query(table: RatingsTable, query: Query) -> None:
     """Add the rows of a query to a table, some at a time."""
-    (_add_sqlite if query.database == "sqlite" else _add_postgresql)(table, query, options)
+    table.options.refuse_unused(f"is for files of ratings, not for {query}", "delimiter", "encoding", "format")
+    (_add_sqlite if query.database == "sqlite" else _add_postgresql)(table, query)
     if not table.rows:
         raise file_refusal(str(query), "it returns no rows")
 
 
-def _positions(query: Query, header: list[str], options: ReadOptions) -> dict[str, int]:
+def _positions(table: RatingsTable, header: list[str]) -> dict[str, int]:
     if len(header) < 2:
-        raise file_refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
-    positions: ColumnPositions = find_named(str(query), header, options.columns, need_rating=options.need_rating)
-    return {role: at for role, at in positions._asdict().items() if at is not None}
+        raise file_refusal(table.name, f"it selects {len(header)} column; a user and an item column are needed")
+    return find_named(table.name, header, table.options.columns, need_rating=table.options.need_rating)
 
 
-def _add_postgresql(table: RatingsTable, query: Query, options: ReadOptions) -> None:
+def _add_postgresql(table: RatingsTable, query: Query) -> None:
     import pyarrow as pa
 
-    connection, before = table.connection, 0
     with _results(query) as results:
-        at = _positions(query, results.schema.names, options)
+        at = _positions(table, results.schema.names)
         for batch in results:
-            if not batch.num_rows:
-                continue
-            columns = {role: _plain_column(batch.column(position)) for role, position in at.items()}
-            connection.register(_GIVEN, pa.table(columns))
-            kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {_GIVEN}").fetchall()}
-            typed = {role: (identifier(role), kinds[role]) for role in columns}
-            table.add(typed_source(str(query), _GIVEN, typed, {f'"{role}"': role for role in columns}, options, before))
-            connection.unregister(_GIVEN)
-            before += batch.num_rows
+            if batch.num_rows:
+                columns = {role: _plain_column(batch.column(position)) for role, position in at.items()}
+                add_columns(table, pa.table(columns), at)
+
+
+def add_columns(table: RatingsTable, given: object, roles: Iterable[str], *, with_faults: bool = False) -> None:
+    """Add rows whose columns are called as their roles; one more may say what is wrong with a row."""
+    table.connection.register(_GIVEN, given)
+    kinds = {name: kind for name, kind, *_ in table.connection.execute(f"DESCRIBE {_GIVEN}").fetchall()}
+    typed = {role: (identifier(role), kinds[role], None) for role in roles}
+    source = typed_source(table.name, _GIVEN, typed, table.options, table.rows)
+    if with_faults:
+        source = replace(source, valid="fault IS NULL", record="fault", explain=lambda fault: fault)
+    table.add(source)
+    table.connection.unregister(_GIVEN)
+
+
+def add_values(table: RatingsTable, columns: Mapping[str, list[Any] | npt.NDArray[Any]]) -> None:
+    """Add rows of Python values: arrays of numbers as they are, other values each by its own type."""
+    rows = len(columns["user"])
+    given: dict[str, npt.NDArray[Any]] = {"fault": np.empty(rows, dtype=object)}
+    for role, values in columns.items():
+        if not isinstance(values, list):
+            given[role] = values
+            continue
+        kept = np.empty(rows, dtype=object)
+        for row, value in enumerate(values):
+            try:
+                kept[row] = None if value is None else judged(role, value)
+            except ValueError as error:
+                given["fault"][row] = given["fault"][row] or str(error)
+        given[role] = kept.astype(np.float64) if role == "rating" else kept  # None becomes NaN
+    add_columns(table, given, columns, with_faults=True)
 
 
 def _plain_column(column: "pa.Array") -> "pa.Array":
@@ -80,62 +100,21 @@ def _plain_column(column: "pa.Array") -> "pa.Array":
     return column.storage
 
 
-def _add_sqlite(table: RatingsTable, query: Query, options: ReadOptions) -> None:
+def _add_sqlite(table: RatingsTable, query: Query) -> None:
     """Add the rows of a query to a SQLite file, which is opened for reading alone and not created."""
     with explaining_os_errors(Path(query.file)), Path(query.file).open("rb"):  # the driver gives no reason
         address = f"file:{quote(query.file)}?mode=ro"
-    before = 0
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             # Half of a surrogate pair stands for a byte that is not UTF-8: its row alone is then bad.
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             results = connection.execute(query.sql)
             header = [str(column[0]) for column in results.description or ()]
-            at = _positions(query, header, options)
+            at = _positions(table, header)
             while batch := results.fetchmany(_SQLITE_ROWS):
-                columns = {role: [row[place] for row in batch] for role, place in at.items()}
-                add_values(table, str(query), columns, options, before)
-                before += len(batch)
+                add_values(table, {role: [row[place] for row in batch] for role, place in at.items()})
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise refusal(str(query), query.cleaned(str(error))) from None
-
-
-def add_values(
-    table: RatingsTable,
-    name: str,
-    columns: Mapping[str, list[Any] | npt.NDArray[Any]],
-    options: ReadOptions,
-    before: int = 0,
-) -> None:
-    """Add rows of Python values: arrays of numbers as they are, other values each by its own type."""
-    faults: dict[int, str] = {}
-    given: dict[str, npt.NDArray[Any]] = {}
-    for role, values in columns.items():
-        if not isinstance(values, list):
-            given[role] = values
-            continue
-        kept: list[Any] = []
-        for row, value in enumerate(values):
-            try:
-                kept.append(None if value is None else judged(role, value))
-            except ValueError as error:
-                faults.setdefault(row, f": {error}")
-                kept.append(None)
-        missing = [np.nan if value is None else value for value in kept] if role == "rating" else kept
-        given[role] = np.array(missing, dtype=np.float64 if role == "rating" else object)
-    given["row"] = np.arange(len(given["user"]))
-    connection = table.connection
-    connection.register(_GIVEN, given)
-    kinds = {column: kind for column, kind, *_ in connection.execute(f"DESCRIBE {_GIVEN}").fetchall()}
-    typed = {role: (identifier(role), kinds[role]) for role in columns}
-    source = typed_source(name, _GIVEN, typed, {}, options, before)
-    explain = source.fault
-
-    def fault(row: int, *values: Any) -> str:  # noqa: ANN401
-        return faults.get(row) or explain(*values)
-
-    table.add(replace(source, record=('"row"', *source.record), fault=fault))
-    connection.unregister(_GIVEN)
 
 
 @contextmanager

@@ -1,49 +1,242 @@
-"""Read ratings of every format into a table of checked rows, and that table into memory."""
+"""Read ratings of every format: each row checked in SQL by itself, repeated pairs merged, a matrix made of them.
+
+Nothing is taken from other rows, and nothing of what DuckDB can guess is used: column types, dialects, which rows to
+skip. Whether a row is good, and what it says, depends on that row alone.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ids import Ids
+from pricdr.data.csr import row_counts, with_values
+from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID, Ids
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.formats import Schema, parquet_source, text_source
-from pricdr.data.reading.inputs import InputFile, Inputs, naming_in_logs, without_rows
-from pricdr.data.reading.options import Format, ReadOptions
-from pricdr.data.reading.queries import add_query
-from pricdr.data.reading.query import Query
-from pricdr.data.reading.repeats import Floats, Repeats, deduplicate
-from pricdr.data.reading.report import BadRows
-from pricdr.data.reading.table import RatingsTable, Source, connected, explained, has_utf8_name
-from pricdr.data.reading.text_files import (
-    copy_bytes,
-    copy_text,
-    file_refusal,
-    named,
-    refusal,
-    shorten,
+from pricdr.data.reading.columns import AMAZON_2014 as AMAZON_2014
+from pricdr.data.reading.columns import AMAZON_2018 as AMAZON_2018
+from pricdr.data.reading.columns import Columns as Columns
+from pricdr.data.reading.formats import (
+    MOST_BAD_ROWS,
+    Format,
+    ReadOptions,
+    Schema,
+    Source,
+    escaped,
+    literal,
+    parquet_source,
+    text_source,
+    values_fault,
 )
+from pricdr.data.reading.inputs import AnyPath, InputFile, InputFiles, Query, find_inputs, naming_in_logs
+from pricdr.data.reading.report import SHOWN, BadRows, Reading, Repeats
+from pricdr.data.reading.text_files import copy_bytes, copy_text, file_refusal, named, refusal, shorten
 from pricdr.data.workspace import Workspace
-from pricdr.errors import InputError
-from pricdr.memory import memory_limit, require_memory
-from pricdr.progress import Progress, silent
+from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError
+from pricdr.memory import VARIABLE, format_bytes, memory_limit, require_memory
+from pricdr.parallel import cores
+from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_RULE = "files that are read together need one schema"
-_BYTES_PER_ROW = 60
+Keys: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+_GOOD, _BAD, _BLANK = range(3)
+_RULE: Final = "files that are read together need one schema"
+_DISK_FAULTS: Final = ("No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size")
+"""What DuckDB says where a disk is full."""
+_SMALLEST_MEMORY: Final = 64 * 10**6
+"""DuckDB needs about 10 MB for each thread; the rest goes to disk."""
+_BYTES_PER_ROW: Final = 60
 """Memory for a row while repeated pairs are merged and the matrix is made."""
-Codes = npt.NDArray[np.int64]
+
+
+# --- DuckDB -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def connected(
+    workspace: Workspace, files: Sequence[Path], memory: int, *, on_disk: bool = False
+) -> Iterator["DuckDBPyConnection"]:
+    """Yield a connection that can read these files, write to the workspace, and do nothing else outside."""
+    import duckdb
+
+    config: dict[str, Any] = {
+        "threads": cores(),
+        "memory_limit": f"{max(memory, _SMALLEST_MEMORY)}B",
+        "temp_directory": str(workspace.folder / "spilled"),
+        "autoload_known_extensions": False,
+        "autoinstall_known_extensions": False,
+        "python_enable_replacements": False,
+        "pandas_analyze_sample": 0,
+        "force_compression": "uncompressed",  # rows are read once or twice: compressing them takes longer than that
+    }
+    database = str(workspace.folder / "ratings.db") if on_disk else ":memory:"
+    connection = duckdb.connect(database, config=config)
+    try:
+        readable = [file for file in files if has_utf8_name(file)]
+        paths = sorted({path for file in readable for path in (str(file.absolute()), escaped(file))})
+        connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
+        connection.execute(f"SET allowed_directories = [{literal(str(workspace.folder))}]")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # it would be written to standard output
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        yield connection
+    finally:
+        connection.close()
+
+
+def has_utf8_name(file: Path) -> bool:
+    """Return whether DuckDB can take the name of a file; any other file is copied first."""
+    try:
+        str(file.absolute()).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@contextmanager
+def explained(what: Path | str, workspace: Workspace, memory: int) -> Iterator[None]:
+    """Turn errors of DuckDB into one line of ours: its own messages quote rows."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, MemoryError) as error:
+        text = str(error)
+        if sign := next((sign for sign in _DISK_FAULTS if sign in text), None):
+            reason = sign if sign != "max_temp_directory_size" else "No space left on device"
+            hint = "choose another disk with --temp-dir"
+            raise DiskSpaceError(f"cannot sort in {workspace.folder.parent}: {reason}: {hint}") from None
+        if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+            need = f"{named(what)}: reading it needs more memory than the limit of {format_bytes(memory)}"
+            raise MemoryLimitError(f"{need}: raise it with the environment variable {VARIABLE}") from None
+        raise refusal(what, f"cannot be read ({type(error).__name__})") from None
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class RatingsTable:
+    """Checked rows in the table ``rows`` (user, item, value, seconds, kind); a row that is not good is all NULL."""
+
+    connection: "DuckDBPyConnection"
+    name: Path | str
+    options: ReadOptions
+    rows: int = 0
+    """All rows, bad ones included."""
+    bad: int = 0
+    first_bad: tuple[str, ...] = ()
+    blank_lines: int = 0
+    has_values: bool = False
+    has_times: bool = False
+    filtered_by: str | None = None
+    size: int | None = None
+    files: int = 1
+    empty_files: int = 0
+    _inserted: int = 0
+
+    def __post_init__(self) -> None:
+        self.connection.execute(
+            'CREATE TABLE rows ("user" VARCHAR, item VARCHAR, value DOUBLE, seconds DOUBLE, kind INT1)'
+        )
+
+    def add(self, source: Source) -> int:
+        """Add the rows of a source and return their number; a bad one is refused or skipped."""
+        self.has_values |= "rating" in source.roles
+        self.has_times |= "time" in source.roles
+        values = ", ".join(f"CASE WHEN good THEN {name} END" for name in ("u", "i", "v"))
+        seconds = "CASE WHEN isfinite(s) THEN s ELSE '-infinity'::DOUBLE END"
+        kind = f"CASE WHEN blank THEN {_BLANK} WHEN good THEN {_GOOD} ELSE {_BAD} END"
+        (added,) = self._fetch(f"INSERT INTO rows SELECT {values}, {seconds}, {kind} FROM {self._judged(source)}")
+        others = f"SELECT kind, count(*) FROM rows WHERE rowid >= {self._inserted} AND kind <> {_GOOD} GROUP BY kind"
+        counts: dict[int, int] = dict(self.connection.execute(others).fetchall())
+        blank, bad = counts.get(_BLANK, 0), counts.get(_BAD, 0)
+        if bad:
+            self._report(source)
+        self._inserted += added
+        self.rows += added - blank
+        self.bad += bad
+        self.blank_lines += blank + source.blank_before
+        return int(added - blank)
+
+    def _judged(self, source: Source, also: str = "") -> str:
+        """Return the rows of a source with their values u, i, v and s, and whether they are good."""
+        roles = {name: source.roles.get(role, ("NULL", ""))[0] for role, name in zip(_ROLES, "uivs", strict=True)}
+        columns = ", ".join(f"{sql} AS {name}" for name, sql in roles.items())
+        taken = f"SELECT {source.blank} AS blank, {source.valid} AS valid, {columns}{also} FROM {source.rows}"
+        checks = ["valid"]
+        for name in ("u", "i"):
+            controls = f"NOT regexp_matches({name}, {literal(CONTROLS_IN_RE2)})"
+            checks += [f"{name} <> ''", f"length({name}) <= {LONGEST_ID}", controls]
+        checks += ["isfinite(v)"] * ("rating" in source.roles) + ["isfinite(s)"] * self.options.time_asked
+        # In two steps: DuckDB evaluates an expression in a CASE once for each time that it is written.
+        return f"(SELECT *, coalesce({' AND '.join(checks)}, false) AS good FROM ({taken}))"
+
+    def _report(self, source: Source) -> None:
+        """Refuse the first bad row, or note the first few of them."""
+        quoted = "".join(
+            f", {text} AS {role}" for role, (_, text) in source.roles.items() if role in ("rating", "time")
+        )
+        judged = self._judged(source, f", n, {source.record} AS record{quoted}")
+        found = self.connection.execute(f"SELECT * FROM {judged} WHERE NOT blank AND NOT good ORDER BY n LIMIT {SHOWN}")
+        columns = [column for column, *_ in found.description or ()]
+        for values in found.fetchall():
+            bad = dict(zip(columns, values, strict=True))
+            number = bad["n"]
+            bad |= {"user": bad["u"], "item": bad["i"], "value": bad["v"], "seconds": bad["s"]}
+            row, line = source.rows_before + number, ""
+            if source.lines_before is not None:
+                (blank,) = self._fetch(f"SELECT count(*) FROM {source.rows} WHERE n < {number} AND ({source.blank})")
+                row, line = number - source.lines_before - blank, f" (line {number})"
+            fault = source.explain(bad["record"]) or values_fault(bad, time_asked=self.options.time_asked)
+            fault = f"row {row}{line}{fault}"
+            if not self.options.skip_bad_rows:
+                raise refusal(source.name, fault)
+            if len(self.first_bad) < SHOWN:
+                self.first_bad += (fault if self.files == 1 else f"{named(source.name)}: {fault}",)
+
+    def report(self) -> dict[str, Any]:
+        """Return what a :class:`Reading` says of all rows; refuse them if too many are bad, or all."""
+        skipped = BadRows(self.bad, self.first_bad) if self.options.skip_bad_rows else None
+        if skipped is not None:
+            skipped.require_few(self.name, self.rows, self.options.most_bad_rows)
+        if self.rows == self.bad:
+            raise refusal(self.name, "no row of it can be used")
+        low, high, halves = self._fetch(
+            "SELECT min(value), max(value), bool_and(value * 2 = round(value * 2)) FROM rows"
+        )
+        return {
+            "name": self.name,
+            "rows": self.rows,
+            "dropped": (("blank lines", self.blank_lines),) if self.blank_lines else (),
+            "rating_range": None if low is None else (low, high),
+            "half_steps": bool(halves),
+            "bad_rows": skipped,
+            "files": self.files,
+            "empty_files": self.empty_files,
+        }
+
+    def _fetch(self, sql: str) -> tuple[Any, ...]:
+        found = self.connection.execute(sql).fetchone()
+        assert found is not None
+        return found
+
+
+_ROLES: Final = ("user", "item", "rating", "time")
 
 
 @contextmanager
 def opened_table(
-    given: Inputs | Query,
+    given: InputFiles | Query,
     options: ReadOptions,
     workspace: Workspace,
     *,
@@ -62,18 +255,16 @@ def opened_table(
         progress: Called with the bytes that have been read.
     """
     memory = memory_limit() if memory is None else memory
-    bad_rows = BadRows(options.most_bad_rows) if options.skip_bad_rows else None
-    if isinstance(given, Query):
-        options.require_no_file_options(given)
-    files = [file.path for file in given.files] if isinstance(given, Inputs) else []
-    name = given.path if isinstance(given, Inputs) else str(given)
+    files = [file.path for file in given.files] if isinstance(given, InputFiles) else []
+    name = given.path if isinstance(given, InputFiles) else str(given)
     with explained(name, workspace, memory), connected(workspace, files, memory, on_disk=on_disk) as connection:
-        table = RatingsTable(connection, name, time_asked=options.time_asked, bad_rows=bad_rows)
-        if isinstance(given, Query):
-            add_query(table, given, options)
+        table = RatingsTable(connection, name, options)
+        if isinstance(given, InputFiles):
+            _FilesReader(table, given, workspace).read(progress)
         else:
-            _FilesReader(table, given, options, workspace, progress).read()
-        table.require_few_bad()
+            from pricdr.data.reading.queries import add_query
+
+            add_query(table, given)
         yield table
 
 
@@ -82,97 +273,90 @@ class _FilesReader:
     """Adds files of one schema to a table."""
 
     table: RatingsTable
-    inputs: Inputs
-    options: ReadOptions
+    inputs: InputFiles
     workspace: Workspace
-    progress: Progress
-    schema: tuple[Path, Schema] | None = None
+    first: tuple[Path, Schema] | None = None
+    """The first file, which the others must be like."""
     filter: tuple[Path, str] | None = None
 
-    def read(self) -> None:
+    def read(self, progress: Progress) -> None:
         """Add all files."""
         table, inputs, done = self.table, self.inputs, 0
         table.size, table.files = inputs.size, len(inputs.files)
         with naming_in_logs(inputs.path, several=inputs.several):
-            self._require_one_kind()
-            for file in inputs.files:
-                with file.unchanged():
-                    self._add(file)
+            kinds = [table.options.kind(file.path) for file in inputs.files]
+            self._require_one_kind(kinds)
+            for file, kind in zip(inputs.files, kinds, strict=True):
+                file.require_unchanged()
+                (self._add_parquet if kind is Format.PARQUET else self._add_text)(file, kind)
+                file.require_unchanged()
                 done += file.size or 0
-                self.progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.rows:,} rows")
+                progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.rows:,} rows")
         if table.empty_files == table.files:
-            raise without_rows(inputs)
+            subject = "the files have" if inputs.several else "the file has"
+            raise file_refusal(inputs.path, f"{subject} columns and no rows")
 
-    def _add(self, file: InputFile) -> None:
-        kind, options = self.options.kind(file.path), self.options
-        columns = options.columns
-        wanted = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
-        partitions = {name: value for name, value in file.partitions.items() if name in wanted}
-        if kind is Format.PARQUET:
-            copy = file.path
-            if file.state is None or not has_utf8_name(file.path):  # a pipe: reading Parquet starts at its end
-                copy = self.workspace.folder / "copy.parquet"
-                with self.workspace.explained():
-                    copy_bytes(file.path, copy)
-            source, schema, filtered_by = parquet_source(file.path, copy, options, partitions, self.table.connection)
-            self._require_schema(file.path, schema)
-            self._require_filter(file.path, filtered_by)
-            if source is None:
-                self.table.empty_files += 1
-            else:
-                self._insert(source)
-            return
-        # A copy has one kind of line end, is UTF-8 and unpacked; making it says what is wrong with a file and where.
-        plain = file.state is not None and options.encoding == "utf-8" and file.path.suffix.lower() != ".gz"
-        if plain and has_utf8_name(file.path) and self._add_directly(file.path, kind, partitions):
-            return
+    def _folders(self, file: InputFile) -> dict[str, str | None]:
+        """Return the columns that folders name, as far as the caller asks for them."""
+        columns = self.table.options.columns
+        wanted = () if columns is None else columns.given.values()
+        return {name: value for name, value in file.partition_values.items() if name in wanted}
+
+    def _add_parquet(self, file: InputFile, kind: Format) -> None:
+        copy, table = file.path, self.table
+        if file.state is None or not has_utf8_name(file.path):  # a pipe: reading Parquet starts at its end
+            copy = self.workspace.folder / "copy.parquet"
+            with self.workspace.explained():
+                copy_bytes(file.path, copy)
+        folders = self._folders(file)
+        source, schema, filtered_by = parquet_source(file.path, copy, table.options, folders, table.connection)
+        self._require_schema(file.path, schema)
+        self._require_filter(file.path, filtered_by)
+        table.empty_files += not table.add(source)
+
+    def _add_text(self, file: InputFile, kind: Format) -> None:
+        """Add a text file as it is if DuckDB can read it, and otherwise a copy.
+
+        A copy has one kind of line end, is UTF-8 and unpacked; making it says what is wrong with a file and where.
+        """
+        import duckdb
+
+        options, path = self.table.options, file.path
+        plain = file.state is not None and options.encoding == "utf-8" and path.suffix.lower() != ".gz"
+        if plain and has_utf8_name(path):
+            try:
+                return self._add_lines(file, path, kind)
+            except duckdb.InvalidInputException:  # not UTF-8, a NUL, a line that is too long, or line ends that differ
+                pass
+            except InputError:
+                if not options.skip_bad_rows:  # otherwise perhaps a bare carriage return in the first line
+                    raise
         copy = self.workspace.folder / "copy"
         with self.workspace.explained(), copy.open("wb") as content:
-            copy_text(file.path, content, encoding=options.encoding, substitute=options.skip_bad_rows)
+            copy_text(path, content, encoding=options.encoding, substitute=options.skip_bad_rows)
         try:
-            self._add_text(file.path, copy, kind, partitions)
+            self._add_lines(file, copy, kind)
         finally:
             copy.unlink()
 
-    def _add_directly(self, file: Path, kind: Format, partitions: dict[str, str | None]) -> bool:
-        """Add a text file as it is; return False if it must be copied first."""
-        import duckdb
-
-        try:
-            self._add_text(file, file, kind, partitions)
-        except duckdb.InvalidInputException:  # not UTF-8, a NUL, a line that is too long, or line ends that differ
-            return False
-        except InputError:
-            if self.options.skip_bad_rows:  # a bare carriage return in the first line
-                return False
-            raise
-        return True
-
-    def _add_text(self, name: Path, file: Path, kind: Format, partitions: dict[str, str | None]) -> None:
-        source, schema = text_source(name, file, kind, self.options, partitions, self.table.connection)
+    def _add_lines(self, file: InputFile, content: Path, kind: Format) -> None:
+        name, table = file.path, self.table
+        source, schema = text_source(name, content, kind, table.options, self._folders(file), table.connection)
         self._require_schema(name, schema)
-        if not self._insert(source):
+        if not table.add(source):
             raise file_refusal(name, f"the file {'has a header and no rows' if source.lines_before else 'is empty'}")
 
-    def _insert(self, source: Source) -> int:
-        return self.table.add(source, several=len(self.inputs.files) > 1)
-
-    def _require_one_kind(self) -> None:
-        first, *others = self.inputs.files
-        kind = self.options.kind(first.path)
-        for file in others:
-            other = self.options.kind(file.path)
-            if other is not kind:
-                logged = f"it is {other}, and the first file is {kind}; {_RULE}"
-                raise file_refusal(
-                    file.path, f"it is {other}, and {named(first.path)} is {kind}; {_RULE}", logged=logged
-                )
+    def _require_one_kind(self, kinds: Sequence[Format]) -> None:
+        first = self.inputs.files[0].path
+        for file, kind in zip(self.inputs.files, kinds, strict=True):
+            if kind is not kinds[0]:
+                fault, rule = f"it is {kind}, and", f"is {kinds[0]}; {_RULE}"
+                raise file_refusal(file.path, f"{fault} {named(first)} {rule}", logged=f"{fault} the first file {rule}")
 
     def _require_schema(self, file: Path, schema: Schema) -> None:
         """Refuse a file with other columns than the first, and name the column; their order does not matter."""
-        if self.schema is None:
-            self.schema = file, schema
-        first, expected, actual = named(self.schema[0]), dict(self.schema[1]), dict(schema)
+        self.first = self.first or (file, schema)
+        first, expected, actual = named(self.first[0]), dict(self.first[1]), dict(schema)
         for name in [*expected, *actual]:
             if name not in actual:
                 fault = f"it has no column {shorten(name)}, and {first} has one"
@@ -183,52 +367,69 @@ class _FilesReader:
             else:
                 continue
             # Without the names: where a header is missing they are a row.
-            raise file_refusal(
-                file, f"{fault}; {_RULE}", logged=f"its columns are not those of the first file; {_RULE}"
-            )
+            logged = f"its columns are not those of the first file; {_RULE}"
+            raise file_refusal(file, f"{fault}; {_RULE}", logged=logged)
 
     def _require_filter(self, file: Path, text: str | None) -> None:
         """Remember the filter on counts that a file discloses; all that disclose one must disclose the same."""
         if text is None:
             return
-        if self.filter is not None and self.filter[1] != text:
-            other, said = self.filter
+        other, said = self.filter = self.filter or (file, text)
+        if said != text:
             both = f"it says that it was filtered by {shorten(text, 60)}, {named(other)} by {shorten(said, 60)}"
             rule = "they cannot be read together"
-            raise file_refusal(
-                file, f"{both}; {rule}", logged=f"it was filtered in another way than the first file; {rule}"
-            )
-        self.filter, self.table.filtered_by = (file, text), text
+            logged = f"it was filtered in another way than the first file; {rule}"
+            raise file_refusal(file, f"{both}; {rule}", logged=logged)
+        self.table.filtered_by = text
 
 
-class Figures(NamedTuple):
-    """Sizes and values of all good rows."""
-
-    rows: int
-    range: tuple[float, float] | None
-    half_steps: bool
-    """Whether all values are whole or half numbers, as stars are."""
+# --- from rows to ratings -----------------------------------------------------------------------------------------
 
 
-def figures_of(connection: "DuckDBPyConnection") -> Figures:
-    """Return figures about the good rows of the table."""
-    halves = "bool_and(value * 2 = round(value * 2))"
-    found = connection.execute(f"SELECT count(*), min(value), max(value), {halves} FROM rows WHERE kind = 0").fetchone()
-    rows, low, high, half_steps = found or (0, None, None, None)
-    return Figures(rows, None if low is None else (low, high), bool(half_steps))
+def deduplicate(keys: Keys, values: Floats | None, seconds: Floats | None) -> tuple[BoolArray, int]:
+    """Return a mask that keeps one row of every key, and how many rows of repeated keys have no time.
+
+    The latest row counts where there are times (minus infinity where one cannot be read), and among equal times the
+    largest value. One person's row must not affect other pairs: the guarantee of a release relies on one row changing
+    one entry of the matrix.
+
+    Args:
+        keys: A number for each row; rows of one (user, item) pair have the same.
+        values: The ratings; without them all rows of a pair are the same.
+        seconds: The times, if there is a time column.
+
+    >>> values, times = np.array([5.0, 2.0, 4.0]), np.array([10.0, 30.0, 20.0])
+    >>> deduplicate(np.zeros(3, dtype=np.int64), values, times)[0].tolist()
+    [False, True, False]
+    >>> deduplicate(np.zeros(3, dtype=np.int64), values, None)[0].tolist()
+    [True, False, False]
+    """
+    keep = np.ones(len(keys), dtype=bool)
+    # A sort is the cheapest way to see that nothing repeats, as in most files.
+    ordered = np.sort(keys)
+    is_repeat = ordered[1:] == ordered[:-1]
+    if not is_repeat.any():
+        return keep, 0
+    by_key = np.argsort(keys)  # several times faster than np.isin, which would sort too
+    at = np.sort(by_key[np.append(is_repeat, False) | np.append(False, is_repeat)])
+    times = np.zeros(len(at)) if seconds is None else seconds[at]
+    tied = np.zeros(len(at)) if values is None else values[at]
+    order = np.lexsort((tied, times, keys[at]))
+    sorted_keys = keys[at][order]
+    last = np.append(sorted_keys[1:] != sorted_keys[:-1], True)
+    keep[at[order[~last]]] = False
+    return keep, int(np.isneginf(times).sum())
 
 
 def number_ids(connection: "DuckDBPyConnection") -> tuple[Ids, Ids]:
     """Number all users and all items in tables of their own, sorted by their UTF-8 bytes, and return them."""
+    ids = []
     for table, column in (("users", '"user"'), ("items", "item")):
-        distinct = f"SELECT DISTINCT {column} AS id FROM rows WHERE kind = 0"
+        distinct = f"SELECT DISTINCT {column} AS id FROM rows WHERE kind = {_GOOD}"
         numbered = f"SELECT id, (row_number() OVER (ORDER BY id) - 1)::INTEGER AS code FROM ({distinct})"
         connection.execute(f"CREATE TABLE {table} AS {numbered} ORDER BY code")
-    users, items = (
-        tuple(connection.execute(f"SELECT id FROM {table} ORDER BY code").fetchnumpy()["id"].tolist())
-        for table in ("users", "items")
-    )
-    return users, items
+        ids.append(tuple(connection.execute(f"SELECT id FROM {table} ORDER BY code").fetchnumpy()["id"].tolist()))
+    return ids[0], ids[1]
 
 
 def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str]) -> str:
@@ -241,28 +442,30 @@ def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str]) -
     return f"SELECT {', '.join([f'{key} AS key', *columns])} FROM {joined} ORDER BY key"
 
 
-class Encoded(NamedTuple):
-    """Distinct pairs as ratings."""
+class MemoryReading(Reading[Ratings]):
+    """Ratings in memory, and how they were read."""
 
-    ratings: Ratings
-    repeats: Repeats
-    figures: Figures
-    times: Floats | None
-    """The time of each rating, in the order of the matrix, NaN where it cannot be read."""
+    def rates_none(self, users: Ids | None, items: Ids | None) -> bool:
+        """Return whether none of these users rated one of these items; None means all of them."""
+        ratings, counts = self.ratings, row_counts(self.ratings.matrix)
+        if items is not None:
+            listed = np.fromiter(map(set(items).__contains__, ratings.items), dtype=np.int64, count=len(ratings.items))
+            counts = with_values(ratings.matrix, np.ones(len(ratings), dtype=np.int8)) @ listed
+        if users is not None:
+            counts = counts[np.fromiter(map(set(users).__contains__, ratings.users), dtype=bool, count=len(counts))]
+        return not counts.any()
 
 
-def encode(table: RatingsTable, *, need_times: bool = False) -> Encoded:
-    """Return the rows of a table as ratings, with repeated pairs merged."""
-    connection = table.connection
-    figures = figures_of(connection)
-    require_memory(_BYTES_PER_ROW * figures.rows, f"{named(table.name)}: {figures.rows:,} rows in memory")
+def encode(table: RatingsTable, *, threshold: float | None = None, with_times: bool = False) -> MemoryReading:
+    """Return the rows of a table as ratings in memory, with repeated pairs merged; see :func:`read_ratings_file`."""
+    report, connection, good = table.report(), table.connection, table.rows - table.bad
+    require_memory(_BYTES_PER_ROW * good, f"{named(table.name)}: {good:,} rows in memory")
     users, items = number_ids(connection)
     columns = ["value"] * table.has_values + ["seconds"] * table.has_times
     found = connection.execute(sorted_pairs("users", "items", len(items), columns)).fetchnumpy()
     keys = np.asarray(found["key"])
     values, seconds = (np.asarray(found[name]) if name in found else None for name in ("value", "seconds"))
     keep, untimed = deduplicate(keys, values, seconds)
-    repeats = Repeats(int(len(keys) - keep.sum()), table.has_times, untimed)
     rows, columns_at = np.divmod(keys[keep], len(items))
     data = np.ones(len(rows)) if values is None else values[keep]
     ratings = Ratings.from_codes(rows, columns_at, data, users, items, has_values=values is not None)
@@ -272,7 +475,108 @@ def encode(table: RatingsTable, *, need_times: bool = False) -> Encoded:
         except InputError as error:
             raise refusal(table.name, str(error)) from error
     times = None
-    if need_times and seconds is not None:
-        times = seconds[keep]
-        times[np.isneginf(times)] = np.nan
-    return Encoded(ratings, repeats, figures, times)
+    if with_times and seconds is not None:
+        times = np.where(np.isneginf(seconds[keep]), np.nan, seconds[keep])
+    # After merging, so that the same row of a pair decides, whatever the threshold is.
+    if threshold is not None:
+        everything, ratings = ratings, ratings.at_least(threshold)
+        times = None if times is None else times[everything.matrix.data >= threshold]
+        below = len(everything) - len(ratings)
+        report["dropped"] += ((f"rated below {threshold:g}", below),) if below else ()
+    return MemoryReading(
+        ratings=ratings,
+        raters=users,
+        n_raters=len(users),
+        n_ratings=len(ratings),
+        all_below=not len(ratings),
+        repeats=Repeats(int(len(keys) - keep.sum()), table.has_times, untimed),
+        times=times,
+        **report,
+    )
+
+
+def read_ratings_file(
+    path: AnyPath | Query,
+    *,
+    threshold: float | None = None,
+    with_times: bool = False,
+    **options: Any,  # noqa: ANN401 - of read_ratings
+) -> MemoryReading:
+    r"""Read one or many files of ratings, and count what was merged or left out; file names show the format.
+
+    Files that are read together have one schema, and give the same result as one file with all their rows. If a (user,
+    item) pair occurs more than once, the latest row counts, and among equal times, or without times, the largest value.
+    No row decides how another is read: JSON lines must have a user, an item and a rating each, ``.dat`` files four
+    fields, unless ``columns`` says otherwise.
+
+    Args:
+        path: See :func:`read_ratings`.
+        threshold: See :func:`read_ratings`.
+        with_times: Also return the time of each rating.
+        options: The other arguments of :func:`read_ratings`.
+
+    Raises:
+        InputError: The file cannot be used; the message names the file, the place, the value and the rule.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "r.csv"
+    ...     _ = file.write_text("user,item,rating\nbob,x,5\nal,y,2\nbob,x,1\n")
+    ...     content = read_ratings_file(file, threshold=3)
+    >>> content.ratings.users, content.duplicates, content.dropped, content.rating_range
+    (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
+    """
+    parsed = ReadOptions.of(need_rating=threshold is not None, **options)
+    given = path if isinstance(path, Query) else find_inputs(Path(path))
+    with Workspace.opened(Path(gettempdir())) as workspace, opened_table(given, parsed, workspace) as table:
+        return encode(table, threshold=threshold, with_times=with_times)
+
+
+def read_ratings(
+    path: AnyPath | Query,
+    *,
+    columns: Columns | str | None = None,
+    threshold: float | None = None,
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+    format: str | None = None,
+    skip_bad_rows: bool = False,
+    most_bad_rows: float = MOST_BAD_ROWS,
+    progress: Progress | bool = False,
+) -> Ratings:
+    r"""Return the ratings in one or many files; see :func:`read_ratings_file` for the rules.
+
+    Args:
+        path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
+            ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too. A folder means all
+            files in it and in its subfolders (``country=de``), a pattern (``ratings/*.parquet``) all files that match,
+            and ``-`` standard input. Or a :class:`~pricdr.data.reading.inputs.Query`.
+        columns: The columns to read; found by name by default.
+        threshold: Keep only pairs rated at least this; users and items without such a pair stay, unrated, even if that
+            is all of them. The rating column is then required.
+        delimiter: The separator of fields in delimited text, where the file name does not show it.
+        encoding: The character encoding of a text file.
+        format: The format of the files, where their names do not show it; standard input is CSV by default.
+        skip_bad_rows: Leave out rows that cannot be used (too short, an empty id, a rating that is not a number)
+            instead of refusing the file; they are counted.
+        most_bad_rows: The largest share of rows that may be bad; with more the file is still refused.
+        progress: Whether to show that the file is being read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "r.csv"
+    ...     _ = file.write_text("user;item\n007;x\n")
+    ...     read_ratings(file, delimiter=";").users
+    ('007',)
+    """
+    with shown(progress, f"reading {path}"):
+        return read_ratings_file(
+            path,
+            columns=columns,
+            threshold=threshold,
+            delimiter=delimiter,
+            encoding=encoding,
+            format=format,
+            skip_bad_rows=skip_bad_rows,
+            most_bad_rows=most_bad_rows,
+        ).ratings

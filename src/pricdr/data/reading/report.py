@@ -1,111 +1,143 @@
-"""What the owner of the ratings sees of them: the rows that were skipped, and a summary; never a release."""
+"""What the owner of the ratings sees of them: how they were read, the rows that were skipped. Never a release."""
 
-import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pricdr.data.blocks import RatingsSource
+from pricdr.data.ids import Ids
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.text_files import named, refusal
-from pricdr.errors import ParameterError, printable
+from pricdr.errors import printable
+from pricdr.memory import Need
+from pricdr.progress import Progress, silent
 
-MOST_BAD_ROWS: Final = 0.01
-"""The default for the share of rows that may be bad."""
-_SHOWN: Final = 5
+SHOWN: Final = 5
+"""How many bad rows are shown."""
 _MOST_STARS: Final = 10
+R = TypeVar("R", bound=RatingsSource)
 
 
 @dataclass
 class BadRows:
-    """The skipped rows of one file. Whether a row is bad depends on that row alone."""
+    """The rows that were skipped: how many, and what is wrong with the first few of them."""
 
-    most: float = MOST_BAD_ROWS
-    """The largest share of rows that may be bad; with more the file is refused."""
     count: int = 0
-    _first: list[tuple[int, str]] = field(default_factory=list)
-    """The first ones: a heap by negated row number, so that its smallest entry is the last of them."""
+    first: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not 0 < self.most <= 1:
-            raise ParameterError(f"most_bad_rows must be a share above 0 and at most 1, got {self.most!r}")
+    def require_few(self, file: Path | str, rows: int, most: float) -> None:
+        """Refuse a file if a larger share of its rows is bad.
 
-    def add(self, row: int, fault: str) -> None:
-        """Count a bad row, numbered from 0; ``fault`` names its place and says what is wrong with it."""
-        self.count += 1
-        self._note(row, fault)
-
-    def absorb(self, other: "BadRows", *, before: int, file: str | None = None) -> None:
-        """Add the bad rows of one of several files, named ``file``; ``before`` is the number of rows read before it."""
-        self.count += other.count
-        for number, fault in other._first:
-            self._note(before - number, fault if file is None else f"{file}: {fault}")
-
-    def _note(self, row: int, fault: str) -> None:
-        entry = (-row, fault)
-        if len(self._first) < _SHOWN:
-            heapq.heappush(self._first, entry)
-        elif entry > self._first[0]:
-            heapq.heapreplace(self._first, entry)
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        """Return the faults of the first few bad rows, in the order of the file."""
-        return tuple(fault for _, fault in sorted(self._first, reverse=True))
-
-    def require_few(self, file: Path | str, rows: int) -> None:
-        """Refuse a file if too many of its rows are bad.
-
-        Args:
-            file: The file that the error names.
-            rows: The number of rows in the file.
-
-        >>> bad = BadRows(most=0.1)
-        >>> bad.add(7, "row 8 (line 9): the user id is empty")
-        >>> bad.require_few("r.csv", rows=10)
-        >>> bad.require_few("r.csv", rows=9)  # doctest: +ELLIPSIS
+        >>> BadRows(1, ("row 8 (line 9): the user id is empty",)).require_few("r.csv", 9, 0.1)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         pricdr.errors.InputError: r.csv: 1 of 9 rows is bad, more than 10% (--most-bad-rows); the first: row 8 ...
         """
         # With a limit of 1 nothing is refused: the count may then include parts that ``rows`` does not.
-        if self.most < 1 and self.count > self.most * rows:
+        if most < 1 and self.count > most * rows:
             are = "is" if self.count == 1 else "are"
-            count = f"{self.count:,} of {rows:,}"
-            limit = f"more than {100 * self.most:.3g}% (--most-bad-rows)"
-            raise refusal(file, f"{count} rows {are} bad, {limit}; the first: {self.first[0]}")
+            limit = f"more than {100 * most:.3g}% (--most-bad-rows)"
+            raise refusal(file, f"{self.count:,} of {rows:,} rows {are} bad, {limit}; the first: {self.first[0]}")
+
+
+class Repeats(NamedTuple):
+    """How rows that repeat a pair were merged."""
+
+    rows: int
+    """Rows beyond the first of each pair."""
+    by_time: bool
+    """Whether there was a time column, so that the latest row of a pair counts."""
+    untimed: int
+    """Rows of repeated pairs whose time cannot be read: they count as the earliest."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
-    """The sizes of ratings, and how many rows were merged or left out."""
+class Reading(Generic[R]):
+    """Ratings that were read, wherever they are kept, and how they were read."""
 
-    file: Path | str
+    ratings: R
+    """What is published."""
+    name: Path | str
+    """The file that was read, or a text that names another origin."""
     rows: int
-    users: int
-    items: int
-    ratings: int | None
-    """None where rows were only counted, not merged."""
+    """All rows, bad ones included."""
+    raters: Ids | None
+    """All users who occur in the rows; None where they stay on a cluster."""
+    n_raters: int
+    n_ratings: int | None
+    """How many ratings count, of listed users and items where a list was given; None before repeats are merged."""
+    of_listed: bool = False
+    """Whether only ratings of listed users and items are among them."""
+    all_below: bool = False
+    """Whether there are ratings, and all of them are below the threshold."""
     repeats: Repeats
-    dropped: Sequence[tuple[str, int]]
+    """How rows that repeat a (user, item) pair were merged."""
+    dropped: tuple[tuple[str, int], ...] = ()
+    """The reasons why rows were left out, and how many."""
     rating_range: tuple[float, float] | None
-    has_values: bool
+    """Smallest and largest rating, before any threshold."""
+    half_steps: bool = False
+    """Whether all ratings are whole or half numbers, as stars are."""
     bad_rows: BadRows | None = None
+    """The rows that were skipped, where that was allowed."""
+    times: npt.NDArray[np.float64] | None = None
+    """The time of each rating, in the order of the matrix, where it was asked for: NaN where it cannot be read."""
     files: int = 1
     empty_files: int = 0
-    counted: str = ""
-    """Says whose ratings were counted, where that is not all of them."""
+    """The number of files that have columns and no rows."""
 
-    def __str__(self) -> str:
-        """Return the summary, a few lines."""
-        merged = "repeated pairs not merged yet" if self.ratings is None else f"{self.ratings:,} ratings{self.counted}"
-        counts = f"{self.rows:,} rows, {self.users:,} users, {self.items:,} items, {merged}"
+    @property
+    def has_values(self) -> bool:
+        """Whether there was a rating column; otherwise every value is 1."""
+        return self.ratings.has_values
+
+    @property
+    def duplicates(self) -> int:
+        """How many rows repeat a (user, item) pair and were merged into one."""
+        return self.repeats.rows
+
+    @property
+    def stars(self) -> tuple[float, float] | None:
+        """The fewest and the most stars where the ratings look like stars, see :func:`stars_of`."""
+        return stars_of(self.rating_range, self.half_steps)
+
+    @property
+    def selected(self) -> R:
+        """The ratings that were counted: those of listed users and items, where ratings were sorted for a list."""
+        return self.ratings
+
+    def rates_none(self, users: Ids | None, items: Ids | None) -> bool:
+        """Return whether none of these users is known to have rated one of these items; None means all of them."""
+        return self.n_ratings == 0
+
+    def need(self, item_rows: int, user_rows: int, *, learns: bool) -> Need | None:
+        """Return the memory that publishing takes; None where the ratings are in memory already, or on a cluster."""
+        return None
+
+    def sorted(self, dim: int | None, progress: Progress = silent) -> Self:
+        """Return the same ratings, sorted: a disk that fails does so here, before anything is spent."""
+        return self
+
+    def summary(self) -> str:
+        """Return a few lines for people.
+
+        >>> counts = {"rows": 3, "raters": ("a",), "n_raters": 1, "n_ratings": 1, "rating_range": (2.0, 4.0)}
+        >>> ratings, repeats = Ratings.from_triples(["a"], ["x"], [4.0]), Repeats(1, True, 0)
+        >>> dropped = (("rated below 3", 1),)
+        >>> print(Reading(ratings=ratings, name="r.csv", repeats=repeats, dropped=dropped, **counts).summary())
+        r.csv: 3 rows, 1 users, 1 items, 1 ratings
+          duplicates: 1 rows repeat a (user, item) pair; the latest counts, by the time column
+          dropped: 1 rated below 3
+          ratings range from 2 to 4
+        """
+        counted = "repeated pairs not merged yet" if self.n_ratings is None else f"{self.n_ratings:,} ratings"
+        counted += " of listed users and items" if self.of_listed and self.n_ratings is not None else ""
         files = f"{self.files:,} files, " if self.files > 1 else ""
-        lines = [f"{named(self.file)}: {files}{counts}"]
+        ids = f"{self.n_raters:,} users, {len(self.ratings.items):,} items"
+        lines = [f"{named(self.name)}: {files}{self.rows:,} rows, {ids}, {counted}"]
         if self.empty_files:
             lines.append(f"files without rows: {self.empty_files:,}")
         if self.bad_rows is not None and self.bad_rows.count:

@@ -19,7 +19,7 @@ from pricdr import __version__
 from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Total, Whole
 from pricdr.data.csr import CSR, csr_of_cells, sp
 from pricdr.data.ids import Ids
-from pricdr.data.reading.repeats import deduplicate
+from pricdr.data.reading.read import deduplicate
 from pricdr.engines.spark.broadcast import Message, dispatched
 from pricdr.engines.spark.session import BATCH, CACHED_BATCH, explained, n_cores, setting
 from pricdr.errors import EngineError

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Self
 from pricdr.data.blocks import Convert
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.reading.columns import Columns
-from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.report import Summary, stars_of
+from pricdr.data.reading.report import Reading, Repeats
 from pricdr.data.reading.text_files import refusal
 from pricdr.engines.spark.blocks import Blocks, SparkMatrix, packed
 from pricdr.engines.spark.session import explained, opened_session
@@ -79,46 +78,27 @@ class SparkRatings:
         return SparkMatrix(self.blocks, convert, columns=len(self.items))
 
 
-@dataclass(frozen=True)
-class SparkReading:
-    """The ratings that count, and how they were read: for their owner's screen, never for a release."""
-
-    ratings: SparkRatings
-    listed: bool
-    """Whether users or items were listed, so that other rows are left out."""
-
-    @property
-    def has_values(self) -> bool:
-        """Return whether there is a rating column."""
-        return self.ratings.has_values
-
-    @property
-    def stars(self) -> tuple[float, float] | None:
-        """Return the fewest and the most stars where the ratings look like stars."""
-        source = self.ratings.source
-        return stars_of(source.rating_range if source.has_values else None, source.half_steps)
-
-    def summary(self) -> str:
-        """Return a few lines for people."""
-        source, blocks = self.ratings.source, self.ratings.blocks
-        dropped = []
-        if self.listed:
-            dropped.append(("rows of users or items that are not listed", source.count - blocks.rows))
-        if blocks.pairs > blocks.kept:
-            dropped.append((f"rated below {self.ratings.threshold:g}", blocks.pairs - blocks.kept))
-        summary = Summary(
-            file=source.location,
-            rows=source.count,
-            users=blocks.raters,
-            items=len(self.ratings.items),
-            ratings=len(self.ratings),
-            counted=" of listed users and items" if self.listed else "",
-            repeats=Repeats(blocks.rows - blocks.pairs, source.has_times, blocks.untimed),
-            dropped=dropped,
-            rating_range=source.rating_range if source.has_values else None,
-            has_values=source.has_values,
-        )
-        return str(summary)
+def _reading(ratings: SparkRatings, *, of_listed: bool) -> Reading[SparkRatings]:
+    """Return the ratings, and how they were read. Ids of users stay on the cluster: none is fetched for the screen."""
+    source, blocks = ratings.source, ratings.blocks
+    dropped = []
+    if of_listed:
+        dropped.append(("rows of users or items that are not listed", source.count - blocks.rows))
+    if blocks.pairs > blocks.kept:
+        dropped.append((f"rated below {ratings.threshold:g}", blocks.pairs - blocks.kept))
+    return Reading(
+        ratings=ratings,
+        name=source.location,
+        rows=source.count,
+        raters=None,
+        n_raters=blocks.raters,
+        n_ratings=len(ratings),
+        of_listed=of_listed,
+        repeats=Repeats(blocks.rows - blocks.pairs, source.has_times, blocks.untimed),
+        dropped=tuple(dropped),
+        rating_range=source.rating_range if source.has_values else None,
+        half_steps=source.half_steps,
+    )
 
 
 @contextmanager
@@ -131,7 +111,7 @@ def open_ratings(
     items: Ids | None = None,
     settings: Mapping[str, str] | None = None,
     session: "SparkSession | None" = None,
-) -> Iterator[SparkReading]:
+) -> Iterator[Reading[SparkRatings]]:
     """Open ratings in Parquet or a table for ``publish``: they are checked, sorted and kept on executors.
 
     Args:
@@ -153,7 +133,7 @@ def open_ratings(
         source = checked_rows(own, location, parsed, need_rating=threshold is not None)
         try:
             ratings = SparkRatings.of(source, users, items, threshold)
-            yield SparkReading(ratings, listed=users is not None or items is not None)
+            yield _reading(ratings, of_listed=users is not None or items is not None)
         finally:
             with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
                 source.release()

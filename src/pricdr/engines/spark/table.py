@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.formats import FILTERED
-from pricdr.data.reading.table import values_fault
+from pricdr.data.reading.formats import DATE, FILTERED, NUMBER, values_fault
 from pricdr.data.reading.text_files import file_refusal, refusal, shorten
-from pricdr.data.reading.times import DATE, NUMBER
 from pricdr.engines.spark.session import SHUFFLES, explained, is_local, master_of, n_cores
 
 if TYPE_CHECKING:
@@ -70,8 +68,8 @@ def checked_rows(session: "SparkSession", location: str, columns: Columns | None
     with explained(f"read {location}"):
         frame = _frame(session, location)
         kinds = {name: kind.partition("(")[0] for name, kind in frame.dtypes}
-    positions = find_named(cast(Any, location), list(kinds), columns, need_rating=need_rating)
-    names = {role: frame.columns[at] for role, at in positions._asdict().items() if at is not None}
+    found_at = find_named(location, list(kinds), columns, need_rating=need_rating)
+    names = {role: frame.columns[at] for role, at in found_at.items()}
     time_asked = columns is not None and columns.time is not None
     if "time" in names and not time_asked and kinds[names["time"]] not in _KINDS["time"][0]:
         del names["time"]
@@ -90,8 +88,7 @@ def checked_rows(session: "SparkSession", location: str, columns: Columns | None
     assert found is not None
     try:
         if bad is not None:
-            fault = values_fault({role: bad[role] for role in names}, time_asked=time_asked)
-            raise refusal(location, f"a row{fault}")
+            raise refusal(location, f"a row{values_fault(bad.asDict(), time_asked=time_asked)}")
         if not found.n:
             raise file_refusal(location, "it has columns and no rows")
         filtered_by = _filter_of(frame, location)

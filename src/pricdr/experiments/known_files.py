@@ -15,7 +15,7 @@ from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.errors import InputError, MissingDataError
 
 if TYPE_CHECKING:
-    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.data.reading.read import MemoryReading
 
 _REVIEWS: Final = Columns(user="reviewerID", item="asin", rating="overall", time="unixReviewTime")
 _ASIN: Final = re.compile(r"[0-9A-Z]{10}")
@@ -62,13 +62,13 @@ class KnownFile:
     distribution: Distribution | None
     """None for a file that was named directly: its header says which column is which."""
 
-    def read(self) -> "RatingsFile":
+    def read(self) -> "MemoryReading":
         """Read the file, with its columns in the order that its name declares.
 
         Raises:
             InputError: the file cannot be used, or its ids contradict the declared order.
         """
-        from pricdr.data.reading.readers import read_ratings_file
+        from pricdr.data.reading.read import read_ratings_file
 
         if self.distribution is None:
             return read_ratings_file(self.path)
@@ -107,7 +107,7 @@ def find_files(root: Path, folder: str, *names: str) -> tuple[KnownFile, ...]:
     return tuple(files)
 
 
-def read_pair(root: Path, folder: str, source: str, target: str) -> "tuple[RatingsFile, RatingsFile]":
+def read_pair(root: Path, folder: str, source: str, target: str) -> "tuple[MemoryReading, MemoryReading]":
     """Read the source and the target, each a file in ``folder`` or a domain of the paper; see :func:`find_files`."""
     first, second = find_files(root, folder, source, target)
     return first.read(), second.read()

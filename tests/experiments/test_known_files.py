@@ -3,9 +3,9 @@
 import pytest
 
 from pricdr.data.pairs import prepare
-from pricdr.data.reading.known_files import find_files, read_pair
-from pricdr.data.reading.readers import read_ratings, read_ratings_file
+from pricdr.data.reading.read import read_ratings, read_ratings_file
 from pricdr.errors import MissingDataError
+from pricdr.experiments.known_files import find_files, read_pair
 from tests import raw_files
 from tests.raw_files import FORMS, KNOWN_COUNTS, Row, counts_in_plain_python, known_pair, random_pair
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
     from pricdr.data.features import read_features as read_features
+    from pricdr.data.ids import read_ids as read_ids
     from pricdr.data.pairs import DomainPair as DomainPair
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
@@ -61,7 +62,7 @@ _HOME = {
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
     "read_features": "pricdr.data.features",
-    "read_ids": "pricdr.data.reading.read",
+    "read_ids": "pricdr.data.ids",
     "read_ratings": "pricdr.data.reading.read",
     "repeat": "pricdr._repeat",
     "split": "pricdr.data.splits",

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pricdr import Ledger, memory, verify
-from pricdr.data.reading import readers
+from pricdr.data.ids import read_ids
 from pricdr.engines import outofcore
 
 SEEDED = ("--insecure-seed", 3)
@@ -234,7 +234,7 @@ def test_a_list_of_a_hundred_million_ids_is_refused_by_its_size(here, monkeypatc
 def test_a_list_within_the_limit_is_read(here, monkeypatch):
     (here / "users.txt").write_bytes(b"".join(b"user%08d\n" % at for at in range(10_000)))
     monkeypatch.setenv("PRICDR_MEMORY", "3MB")
-    assert len(readers.read_ids(here / "users.txt")) == 10_000
+    assert len(read_ids(here / "users.txt")) == 10_000
 
 
 MEASURED = """

@@ -132,7 +132,10 @@ def test_columns_may_be_named(taken):
     ("columns", "message"),
     [
         ({"buyer": ["a"], "item": ["x"]}, "no user column in the header ['buyer', 'item']; name them with user=…"),
-        ({"user": ["a"], "item": ["x"], "score": [1], "stars": [2]}, "'score' and 'stars' could each be the rating"),
+        (
+            {"user": ["a"], "item": ["x"], "score": [1], "stars": [2]},
+            "could be the rating column: 'score' and 'stars'",
+        ),
         ({"user": ["a", None], "item": ["x", "y"]}, "row 2: the user id is empty (null)"),
         ({"user": ["a", "b"], "item": ["x", ""]}, "row 2: the item id is empty"),
         ({"user": ["a", "b\n"], "item": ["x", "y"]}, "row 2: the user id 'b\\n' holds a line break"),

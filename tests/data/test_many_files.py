@@ -43,7 +43,7 @@ def test_a_folder_stands_for_its_files_in_order(folder):
     assert names == sorted(names)
     assert len(names) == 3
     assert inputs.size == sum(file.path.stat().st_size for file in inputs.files)
-    assert [dict(file.partitions) for file in inputs.files] == [
+    assert [dict(file.partition_values) for file in inputs.files] == [
         {"country": None, "when": "2024-01-01"},
         {"country": "de", "when": "2024-01-01"},
         {"country": "fr", "when": "2024-01-01"},
@@ -67,7 +67,7 @@ def test_progress_is_that_of_all_files_together(folder, tmp_path):
 def test_patterns_are_expanded_and_marks_are_skipped(folder):
     assert len(find_inputs(folder / "*" / "*" / "*.parquet").files) == 3
     assert len(find_inputs(folder / "country=[df]*").files) == 2
-    assert [dict(file.partitions) for file in find_inputs(folder / "country=de" / "**" / "*").files] == [
+    assert [dict(file.partition_values) for file in find_inputs(folder / "country=de" / "**" / "*").files] == [
         {"when": "2024-01-01"}
     ]
     assert len(find_inputs(folder / "**").files) == 3

@@ -97,7 +97,7 @@ TEXT_CASES = {
     "json empty id": ("r.jsonl", '{"user": "", "item": "b", "rating": 1}\n', ["row 1 (line 1)", "user id is empty"]),
     "json NUL id": ("r.jsonl", '{"user": "a\\u0000", "item": "b", "rating": 1}\n', ["'a\\x00'", "NUL"]),
     "json half a surrogate": ("r.jsonl", '{"user": "\\ud800", "item": "b", "rating": 1}\n', ["row 1", "surrogate"]),
-    "json rating nan": ("r.jsonl", '{"user": "a", "item": "b", "rating": NaN}\n', ["row 1 (line 1)", "nan"]),
+    "json rating nan": ("r.jsonl", '{"user": "a", "item": "b", "rating": NaN}\n', ["row 1 (line 1)", "'NaN'"]),
     "json rating text": ("r.jsonl", '{"user": "a", "item": "b", "rating": "5"}\n', ["rating '5'", "finite"]),
     "json rating bool": ("r.jsonl", '{"user": "a", "item": "b", "rating": true}\n', ["rating True"]),
     "json rating huge": ("r.jsonl", '{"user": "a", "item": "b", "rating": 1' + "0" * 400 + "}\n", ["finite"]),

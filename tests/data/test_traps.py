@@ -67,7 +67,10 @@ def test_line_ends_may_differ_and_lose_no_row(tmp_path_factory, ends, skip):
         assert "\r" in ends
         return
     lines = path.read_bytes().decode().replace("\r\n", "\n").split("\n")[1:]
-    assert users == tuple(line.partition(",")[0] for line in lines if line and "\r" not in line)
+    whole = [line for line in lines if line and "\r" not in line]
+    # At the very end DuckDB takes a bare carriage return for the beginning of a line end that was cut off.
+    cut = [line.removesuffix("\r") for line in lines[-1:] if line]
+    assert users in [tuple(line.partition(",")[0] for line in found) for found in (whole, whole + cut)]
 
 
 def test_a_large_file_of_mixed_line_ends_is_read_to_its_end(write):
@@ -197,8 +200,8 @@ def test_among_equal_times_the_largest_value_counts_every_time(write):
 
 OBJECTS = {
     '{"user": "a\\u0000", "item": "x", "rating": 1}': "the user id 'a\\x00' holds",
-    '{"user": "a", "item": "x", "rating": NaN}': "the rating nan is not a finite number",
-    '{"user": "a", "item": "x", "rating": Infinity}': "the rating inf is not a finite number",
+    '{"user": "a", "item": "x", "rating": NaN}': "the rating 'NaN' is not a finite number",
+    '{"user": "a", "item": "x", "rating": Infinity}': "the rating 'Infinity' is not a finite number",
     '{"user": {"id": 1}, "item": "x", "rating": 1}': "must be text or a whole number",
     '{"user": 1e3, "item": "x", "rating": 1}': "the user id 1000.0 must be text or a whole number",
     '{"user": true, "item": "x", "rating": 1}': "must be text or a whole number",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
-from sys import float_info
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr.data.ids import id_fault
@@ -297,8 +296,11 @@ def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
     """
     kind = type(value)  # not isinstance: True is an int to it
     if role == "rating":
-        if kind in (int, float) and abs(value) <= float_info.max:  # a whole number may be beyond every float
-            return float(value)
+        try:
+            if kind in (int, float):
+                return float(value)
+        except OverflowError:
+            pass  # a whole number beyond every float
         raise ValueError(f": the rating {shorten(value)} is not a finite number")
     if kind not in (str, int) and not (role == "time" and kind is float):
         if role == "time":

@@ -197,7 +197,9 @@ class RatingsTable:
             if source.lines_before is not None:
                 (blank,) = self._fetch(f"SELECT count(*) FROM {source.rows} WHERE n < {number} AND ({source.blank})")
                 row, line = number - source.lines_before - blank, f" (line {number})"
-            fault = source.explain(bad["record"]) or values_fault(bad, time_asked=self.options.time_asked)
+            fault = source.explain(bad["record"])
+            if fault is None:
+                fault = values_fault(bad, time_asked=self.options.time_asked) if bad["valid"] else " cannot be used"
             fault = f"row {row}{line}{fault}"
             if not self.options.skip_bad_rows:
                 raise refusal(source.name, fault)

@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
 POSTGRESQL ?= /usr/lib/postgresql
@@ -57,12 +58,17 @@ $(EXTRAS): $(READY)
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+# What the demo needs: the program, what trains and what draws; no linters, browsers or tools for tests and documents.
+$(LIGHT): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,report]'
+	touch $(LIGHT)
+
+$(READY): $(LIGHT)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $(READY)
 
-demo: setup
+demo: $(LIGHT)
 	rm -rf demo
 	$(BIN)/pricdr demo --out demo
 

@@ -1,4 +1,4 @@
-"""``make system-packages`` brings what it can, and elsewhere says in one line why it does not."""
+"""``make demo`` installs little; ``make system-packages`` brings what it can, or says in one line why it does not."""
 
 import shutil
 import subprocess
@@ -72,3 +72,13 @@ def test_pip_has_the_environment_to_itself():
     background = [line.split()[1] for line in lines if "&" in line]
     assert background == ["system-packages", "lint"]
     assert [line.split()[1] for line in lines].index("setup") < [line.split()[1] for line in lines].index("lint")
+
+
+def test_the_demo_installs_neither_linters_nor_browsers_nor_tools_for_documents(tmp_path):
+    def installed(target: str) -> list[str]:
+        command = [MAKE, "--dry-run", target, f"VENV={tmp_path / 'venv'}"]
+        plan = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return [line.split()[-1] for line in plan.splitlines() if "pip install" in line]
+
+    assert installed("demo") == ["'.[train,report]'"]
+    assert installed("test") == ["'.[train,report]'", "'.[dev,docs]'"]

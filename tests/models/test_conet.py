@@ -4,7 +4,7 @@ import torch
 
 from pricdr.data.pairs import DomainPair
 from pricdr.errors import ParameterError
-from pricdr.models.methods.conet import CoNet, CoNetConfig
+from pricdr.models.methods.crossdomain import CoNet, CoNetConfig
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 from tests.models.contracts import PlaintextContract
@@ -64,8 +64,8 @@ def test_the_cross_connections_learn_and_matter_at_prediction(planted, name):
     run.network.train()
     # of the target's loss alone: the other side's own loss is no proof
     users = torch.arange(48)
-    rated = run.target.rows.batch(users)
-    parts = run.network.user_parts(run.network.target, run.network.source, users, run.source.rows.batch(users))
+    rated = run.target.batch(users)
+    parts = run.network.user_parts(run.network.target, run.network.source, users, run.source.batch(users))
     run._loss(run.network.target, run.target, users, rated, parts).backward()
     cross = getattr(run.network, name)
     assert cross.grad.abs().sum() > 0

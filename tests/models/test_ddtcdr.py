@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.methods.ddtcdr import DDTCDR, DDTCDRConfig
+from pricdr.models.methods.crossdomain import DDTCDR, DDTCDRConfig
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 from tests.models.contracts import PlaintextContract, trained
@@ -57,7 +57,7 @@ def test_the_score_is_the_printed_mixture(planted):
         rotation = network.rotation()
         item = network.target.items(run.target.columns)[7]
         own, lent = (
-            side.users(domain.rows.batch(torch.arange(60)))
+            side.users(domain.batch(torch.arange(60)))
             for side, domain in ((network.target, run.target), (network.source, run.source))
         )
         for user, vector in ((3, own[3]), (59, rotation.T @ lent[59])):

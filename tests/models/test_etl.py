@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.methods.etl import ETL, ETLConfig
+from pricdr.models.methods.crossdomain import ETL, ETLConfig
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 from tests.models.contracts import PlaintextContract, trained

@@ -2,8 +2,16 @@ import numpy as np
 import pytest
 
 from pricdr.errors import InputError, ParameterError
+from pricdr.evaluation.verdict import Verdict
 from pricdr.models.fitted import Basis
-from pricdr.models.methods.linear import REGULARISATIONS, SCALES, Popularity, RidgeRelease, RidgeReleaseConfig
+from pricdr.models.methods.linear import (
+    REGULARISATIONS,
+    SCALES,
+    Popularity,
+    RidgeRelease,
+    RidgeReleaseConfig,
+    compare_with_ridge,
+)
 from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
 
 METHOD = RidgeRelease()
@@ -93,3 +101,19 @@ def test_what_holds_without_validation_is_among_what_validation_may_choose():
 def test_impossible_settings_are_refused(name, value):
     with pytest.raises(ParameterError, match=name):
         RidgeReleaseConfig(**{name: value})
+
+
+def test_a_badly_trained_model_is_compared_with_ridge_on_validation(planted):
+    """For warm and cold users apart: what is popular leaves unused what the rows hold, and ridge itself does not."""
+    for model, helps in (
+        (Popularity().fit(planted.target), Verdict.HELPS),
+        (METHOD.fit(planted.target, planted.release, validation=planted.validation), Verdict.UNCLEAR),
+    ):
+        found = compare_with_ridge(model, planted.target, planted.release, planted.validation)
+        assert [(one.stratum, one.users, one.ridge_helps) for one in found] == [
+            ("warm", 48, helps),
+            ("cold", 12, helps),
+        ]
+        assert all((one.ridge > one.model + 0.2) == (helps is Verdict.HELPS) for one in found)
+    warm_alone = planted.validation.only(slice(48))
+    assert [one.stratum for one in compare_with_ridge(model, planted.target, planted.release, warm_alone)] == ["warm"]

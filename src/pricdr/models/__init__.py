@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from pricdr.models.fitted import Trust as Trust
     from pricdr.models.fitted import WrittenRecommendations as WrittenRecommendations
     from pricdr.models.interaction import Interaction as Interaction
-    from pricdr.models.methods.conet import CoNet as CoNet
-    from pricdr.models.methods.conet import CoNetConfig as CoNetConfig
-    from pricdr.models.methods.darec import DARec as DARec
-    from pricdr.models.methods.darec import DARecConfig as DARecConfig
-    from pricdr.models.methods.ddtcdr import DDTCDR as DDTCDR
-    from pricdr.models.methods.ddtcdr import DDTCDRConfig as DDTCDRConfig
+    from pricdr.models.methods.crossdomain import DDTCDR as DDTCDR
+    from pricdr.models.methods.crossdomain import ETL as ETL
+    from pricdr.models.methods.crossdomain import CoNet as CoNet
+    from pricdr.models.methods.crossdomain import CoNetConfig as CoNetConfig
+    from pricdr.models.methods.crossdomain import DARec as DARec
+    from pricdr.models.methods.crossdomain import DARecConfig as DARecConfig
+    from pricdr.models.methods.crossdomain import DDTCDRConfig as DDTCDRConfig
+    from pricdr.models.methods.crossdomain import ETLConfig as ETLConfig
     from pricdr.models.methods.dmf import DMF as DMF
     from pricdr.models.methods.dmf import TargetStageConfig as TargetStageConfig
-    from pricdr.models.methods.etl import ETL as ETL
-    from pricdr.models.methods.etl import ETLConfig as ETLConfig
     from pricdr.models.methods.factorisation import BPR as BPR
     from pricdr.models.methods.factorisation import BPRConfig as BPRConfig
     from pricdr.models.methods.factorisation import NeuMF as NeuMF
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pricdr.models.methods.linear import Popularity as Popularity
     from pricdr.models.methods.linear import RidgeRelease as RidgeRelease
     from pricdr.models.methods.linear import RidgeReleaseConfig as RidgeReleaseConfig
+    from pricdr.models.methods.linear import compare_with_ridge as compare_with_ridge
     from pricdr.models.methods.paper import PaperCDR as PaperCDR
     from pricdr.models.methods.paper import PaperConfig as PaperConfig
     from pricdr.training.checkpoints import Checkpoint as Checkpoint
@@ -83,10 +84,16 @@ _NAMES = {
     "models.methods.paper": ("PaperCDR", "PaperConfig"),
     "models.methods.dmf": ("DMF", "TargetStageConfig"),
     "models.methods.factorisation": ("BPR", "BPRConfig", "NeuMF", "NeuMFConfig"),
-    "models.methods.conet": ("CoNet", "CoNetConfig"),
-    "models.methods.ddtcdr": ("DDTCDR", "DDTCDRConfig"),
-    "models.methods.darec": ("DARec", "DARecConfig"),
-    "models.methods.etl": ("ETL", "ETLConfig"),
+    "models.methods.crossdomain": (
+        "CoNet",
+        "CoNetConfig",
+        "DARec",
+        "DARecConfig",
+        "DDTCDR",
+        "DDTCDRConfig",
+        "ETL",
+        "ETLConfig",
+    ),
     "models.methods.linear": (
         "EASE",
         "EASEConfig",
@@ -99,6 +106,7 @@ _NAMES = {
         "Popularity",
         "RidgeRelease",
         "RidgeReleaseConfig",
+        "compare_with_ridge",
     ),
     "training.loop": ("TrainingOptions",),
     "training.run_log": ("Epoch", "RunLog"),

@@ -15,10 +15,27 @@ from pricdr.errors import ParameterError, require_count, require_not_negative, r
 from pricdr.models.base import SearchSpace, TargetMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel
 from pricdr.models.interaction import Interaction
-from pricdr.models.methods.networks import RatingExamples, TrainingRun, train_run
+from pricdr.models.methods.networks import TrainingRun, train_run
 from pricdr.training.loop import ScorePairs, TrainingOptions, seeded
 from pricdr.training.losses import pair_scores
+from pricdr.training.rows import Negatives
 from pricdr.training.run_log import RunLog
+
+
+class RatingExamples:
+    """One domain's ratings, one by one, on the device."""
+
+    def __init__(self, ratings: Ratings, device: torch.device) -> None:
+        counts = np.diff(ratings.matrix.indptr)
+        self.user_of = torch.as_tensor(np.repeat(np.arange(len(counts)), counts), device=device)
+        self.item_of = torch.as_tensor(ratings.matrix.indices.astype(np.int64), device=device)
+        self.numbers = torch.arange(len(ratings), device=device)
+        self.negatives = Negatives(ratings.matrix, device)
+        self._warm = torch.as_tensor(counts > 0, device=device)
+
+    def with_mean_for_cold(self, vectors: Tensor) -> Tensor:
+        """Return the vectors of all users; those of users without ratings were never trained and become the mean."""
+        return torch.where(self._warm[:, None], vectors, vectors[self._warm].mean(dim=0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative, require_positive
 from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.evaluation.verdict import Verdict, compare
 from pricdr.memory import require_memory
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust
@@ -23,6 +24,7 @@ from pricdr.models.gates import Gates, Newcomers, shows_gain
 from pricdr.models.methods.closed_form import item_counts, ones, popularity_tie_break, solve_ease
 from pricdr.models.methods.networks import log_odds
 from pricdr.models.training_data import ReleaseRows, TrainingData, unit_rows
+from pricdr.release import Release
 from pricdr.training.run_log import RunLog
 
 
@@ -351,3 +353,34 @@ def _log_odds_alone(data: TrainingData) -> FittedModel:
 
 def _ndcg(model: FittedModel, held_out: HeldOut) -> Float64Array:
     return per_user(sampled_ranks(model.score_candidates, held_out))["NDCG@10"]
+
+
+class BesideRidge(NamedTuple):
+    """What ``ridge-release`` makes of the same release as a model, for users of one kind; figures are NDCG@10."""
+
+    stratum: str
+    """``warm`` (with ratings to train on) or ``cold``."""
+    users: int
+    model: float
+    ridge: float
+    ridge_helps: Verdict
+    """Whether ridge is better than the model: HELPS says that the model leaves unused what the release holds."""
+
+
+def compare_with_ridge(
+    model: FittedModel, target: Ratings, release: Release, validation: HeldOut
+) -> tuple[BesideRidge, ...]:
+    """Compare a model trained with a release with the linear decoder of its rows, on the items both were chosen by.
+
+    A network that was trained badly can hide what a release holds, and a closed form of a few seconds shows it: look
+    here before a release is thrown away. Kinds of users of whom validation has none are left out.
+    """
+    ridge = RidgeRelease().fit(target, release, validation=validation, allow_not_private=True)
+    warm = np.diff(target.matrix.indptr)[validation.users] > 0
+    found = []
+    for stratum, part in (("warm", validation.only(warm)), ("cold", validation.only(~warm))):
+        if len(part):
+            own, linear = _ndcg(model, part), _ndcg(ridge, part)
+            verdict = Verdict.of(compare(linear, own))
+            found.append(BesideRidge(stratum, len(part), float(own.mean()), float(linear.mean()), verdict))
+    return tuple(found)

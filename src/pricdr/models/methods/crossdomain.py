@@ -1,0 +1,830 @@
+"""The rivals that read the source's ratings, CoNet, DDTCDR, DARec and ETL. NOT PRIVATE: for comparison only.
+
+CoNet and DDTCDR score pairs of a user and an item with a network (:class:`PairedRun`); DARec and ETL decode all items
+from a row of either domain (:class:`DecodedRun`).
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
+
+from pricdr.data.pairs import DomainPair
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
+from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
+from pricdr.models.fitted import Chosen, FittedModel, Float32Array
+from pricdr.models.interaction import Interaction
+from pricdr.models.methods.networks import SparseTower, TrainingRun, in_blocks, log_odds, train_run
+from pricdr.models.training_data import TrainingData
+from pricdr.training.loop import ScorePairs, TrainingOptions, seeded
+from pricdr.training.losses import cross_entropy_per_user
+from pricdr.training.rows import Bags, Negatives, SparseRows
+from pricdr.training.run_log import RunLog
+
+_MASKED: Final = -1e9
+"""A user part that switches off every unit of a network over pairs (a ReLU follows): what is left is the item bias."""
+Rows = TypeVar("Rows", bound=SparseRows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival(PlaintextMethod):
+    """A method with one network over both domains."""
+
+    options: TrainingOptions = field(default_factory=TrainingOptions)
+
+    @abstractmethod
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+
+    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(pair), self.options, validation=validation, chosen=chosen, log=log)
+
+
+class _RivalRun(ABC, Generic[Rows]):
+    """A training on what each user rated in both domains."""
+
+    method: ClassVar[str]
+    config: Any
+    network: Any
+
+    def __init__(self, pair: DomainPair, config: object, options: TrainingOptions) -> None:
+        self.pair, self.config, self.device = pair, config, options.torch_device()
+        self.identity = f"{self.method} {config!r} {pair.fingerprint()}"
+        self.source, self.target = self.domain(pair.source), self.domain(pair.target)
+        with seeded(options.seed, self.device):
+            self.network = self.build().to(self.device)
+
+    @abstractmethod
+    def domain(self, ratings: Ratings) -> Rows:
+        """Return the ratings of one domain on the device."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """Return the network as it is before training."""
+
+    @property
+    def examples(self) -> Tensor:
+        """The users with a rating in either domain."""
+        return torch.nonzero(self.known(torch.arange(len(self.pair.users), device=self.device))).squeeze(1)
+
+    def known(self, users: Tensor) -> Tensor:
+        """Return which users have a rating in either domain."""
+        return (self.source.counts[users] > 0) | (self.target.counts[users] > 0)
+
+    @abstractmethod
+    def user_outputs(self, users: Tensor) -> Tensor:
+        """Return what is kept of users in the model, for validation to score with too."""
+
+    def model(self, items: Float32Array, bias: Tensor, **more: Any) -> FittedModel:  # noqa: ANN401 - see TrainingData
+        """Return the model of these item vectors; without an interaction the users' outputs are their vectors."""
+        users = in_blocks(len(self.pair.users), lambda at: self.user_outputs(at).cpu(), self.device).numpy()
+        if "layers" in more:
+            more = {"interaction": Interaction(users, more["parts"], more["layers"])}
+            users = torch.zeros(len(users), 0).numpy()
+        return TrainingData.plaintext(self.pair).model(self.method, users, items, _numbers(bias), **more)
+
+
+def _numbers(tensor: Tensor) -> Float32Array:
+    numbers: Float32Array = tensor.detach().cpu().numpy()
+    return numbers
+
+
+class DomainExamples(SparseRows):
+    """One domain's ratings by user, on the device, and what they are compared with."""
+
+    def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
+        super().__init__(ratings.matrix, device)
+        self._ratings = ratings
+        self.negatives = Negatives(ratings.matrix, device)
+        counts = torch.bincount(self.all().columns, minlength=len(ratings.items))
+        # The log-odds of an example being a rating and not a draw, where only its item is known.
+        self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
+
+    @cached_property
+    def columns(self) -> Bags:
+        """Who rated each item."""
+        return SparseRows(self._ratings.matrix.T.tocsr(), self.counts.device).all()
+
+
+class PairedRun(_RivalRun[DomainExamples]):
+    """A training on every rating of a batch of users in both domains, beside drawn negatives."""
+
+    def domain(self, ratings: Ratings) -> DomainExamples:
+        """Return every rating by user, and what to draw beside it."""
+        return DomainExamples(ratings, self.config.negatives, self.device)
+
+    @abstractmethod
+    def user_parts(self, users: Tensor) -> Tensor:
+        """Return what users add to the first layer."""
+
+    @abstractmethod
+    def item_parts(self) -> Tensor:
+        """Return what the target's items add to the first layer."""
+
+    @abstractmethod
+    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return the weights and biases of the layers after the first."""
+
+    def user_outputs(self, users: Tensor) -> Tensor:
+        """Return the users' parts, masked for users without any rating: what is left for them is the item bias."""
+        return torch.where(self.known(users)[:, None], self.user_parts(users), _MASKED)
+
+    @torch.no_grad()
+    def fitted_model(self) -> FittedModel:
+        """Return the network as an interaction; there are no vectors, and the items' log-odds are their bias."""
+        layers = tuple((_numbers(weights), _numbers(bias)) for weights, bias in self.layers())
+        nothing = torch.zeros(len(self.pair.target.items), 0).numpy()
+        return self.model(nothing, self.target.log_odds, parts=_numbers(self.item_parts()), layers=layers)
+
+
+class DecodedRun(_RivalRun[SparseRows]):
+    """A training on two rows of each user, one of each domain."""
+
+    def domain(self, ratings: Ratings) -> SparseRows:
+        """Return the rows of users."""
+        return SparseRows(ratings.matrix, self.device)
+
+    @property
+    @abstractmethod
+    def last_layer(self) -> nn.Linear:
+        """The last layer of the target's decoder: one output per item."""
+
+    @abstractmethod
+    def decoder_input(self, users: Tensor) -> Tensor:
+        """Return what the last layer is given: from the target row, or from the source row where there is none."""
+
+    def user_outputs(self, users: Tensor) -> Tensor:
+        """Return zeros for users without any rating, which leaves the decoder's bias."""
+        return self.decoder_input(users) * self.known(users)[:, None]
+
+    @torch.no_grad()
+    def scorer(self) -> ScorePairs:
+        """Return how validation scores."""
+        last = self.last_layer
+        return lambda users, items: (self.user_outputs(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
+
+    @torch.no_grad()
+    def fitted_model(self) -> FittedModel:
+        """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
+        return self.model(_numbers(self.last_layer.weight), self.last_layer.bias)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoNetConfig:
+    """What the network is and what it minimises."""
+
+    width: int = 64
+    """Numbers in an embedding; the layers have width, a half and a quarter of it."""
+    dropout: float = 0.1
+    negatives: int = 4
+    source: float = 1.0
+    """Weight of the source's loss, per rating."""
+    sparsity: float = 0.0
+    """Weight of the L1 norm of the cross-connections: above 0 this is SCoNet."""
+
+    def __post_init__(self) -> None:
+        require_count(width=self.width, negatives=self.negatives)
+        if self.width < 4:
+            raise ParameterError(f"width must be 4 or more, got {self.width!r}")
+        require_share(dropout=self.dropout)
+        require_not_negative(source=self.source, sparsity=self.sparsity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoNet(Rival):
+    """NOT PRIVATE. Hu, Zhang and Yang (CIKM 2018): a shared user embedding, and the same Hˡ in both directions.
+
+    The public code trains a source and a target example of *different* users side by side and predicts without the
+    cross terms. Here both sides of an example belong to one user: its own side is a rating or a drawn negative, the
+    other side the mean of the embeddings of what the user rated there (zero where that is nothing), in training as in
+    prediction. A batch is some users with all their ratings in both domains. Two softmax classes are one logit, to
+    which the log-odds of the item alone are added; there is dropout, and no gradient is clipped.
+    """
+
+    name: ClassVar[str] = "conet"
+    summary: ClassVar[str] = "two networks with cross connections"
+    config: CoNetConfig = field(default_factory=CoNetConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
+    )
+    space: ClassVar[SearchSpace] = {
+        "width": (32, 64, 128),
+        "dropout": (0.0, 0.1, 0.3),
+        "negatives": (1, 4, 8),
+        "source": (0.1, 0.3, 1.0),
+        "learning_rate": (1e-3, 3e-3),
+        "weight_decay": (0.1, 0.3, 1.0),
+    }
+
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _CoNetRun(pair, self.config, self.options)
+
+
+class _CoNetSide(nn.Module):
+    """One domain: item embeddings, and the layers that are its own."""
+
+    def __init__(self, n_items: int, width: int) -> None:
+        super().__init__()
+        self.items = nn.Parameter(0.01 * torch.randn(n_items, width))
+        self.first = nn.Linear(2 * width, width)
+        self.second = nn.Linear(width, width // 2)
+        self.third = nn.Linear(width // 2, width // 4)
+        self.last = nn.Linear(width // 4, 1)
+
+
+class _CoNetNetwork(nn.Module):
+    def __init__(self, pair: DomainPair, config: CoNetConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.chance = config.dropout
+        self.users = nn.Parameter(0.01 * torch.randn(len(pair.users), width))
+        self.source = _CoNetSide(len(pair.source.items), width)
+        self.target = _CoNetSide(len(pair.target.items), width)
+        self.cross_first = nn.Parameter(torch.empty(width, 2 * width))
+        self.cross_second = nn.Parameter(torch.empty(width // 2, width))
+        nn.init.xavier_uniform_(self.cross_first)
+        nn.init.xavier_uniform_(self.cross_second)
+
+    def user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor, elsewhere: Bags) -> Tensor:
+        """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
+        user = self.users[users]
+        width = user.shape[1]
+        mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
+        there = torch.cat([user, mean], dim=1)
+        # The same H carries either side's input to the other, as in the paper.
+        here = linear(user, own.first.weight[:, :width], own.first.bias) + linear(there, self.cross_first)
+        return torch.cat([here, other.first(there) + linear(user, self.cross_first[:, :width])], dim=1)
+
+    def item_parts(self, own: _CoNetSide, items: Tensor) -> Tensor:
+        """Return what items add to the first layer of either side."""
+        width = items.shape[-1]
+        return linear(items, torch.cat([own.first.weight[:, width:], self.cross_first[:, width:]]))
+
+    def layers(self, own: _CoNetSide) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return the layers after the first; of the second one on only the own side's outputs are read."""
+        # A cross-connection adds the other side's activations, so it is one wider layer over both sides' activations.
+        second = torch.cat([own.second.weight, self.cross_second], dim=1)
+        return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
+
+    def logits(self, own: _CoNetSide, parts: Tensor) -> Tensor:
+        """Return the scores of sums of user and item parts."""
+        hidden = dropout(relu(parts), self.chance, self.training)
+        *inner, last = self.layers(own)
+        for weights, bias in inner:
+            hidden = dropout(relu(linear(hidden, weights, bias)), self.chance, self.training)
+        return linear(hidden, *last).squeeze(-1)
+
+
+class _CoNetRun(PairedRun):
+    method = "conet"
+    config: CoNetConfig
+    network: _CoNetNetwork
+
+    def build(self) -> _CoNetNetwork:
+        return _CoNetNetwork(self.pair, self.config)
+
+    def step(self, users: Tensor) -> Tensor:
+        """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
+        network, config = self.network, self.config
+        rated_a, rated_b = self.source.batch(users), self.target.batch(users)
+        parts_a = network.user_parts(network.source, network.target, users, rated_b)
+        parts_b = network.user_parts(network.target, network.source, users, rated_a)
+        loss = self._loss(network.target, self.target, users, rated_b, parts_b)
+        loss = loss + config.source * self._loss(network.source, self.source, users, rated_a, parts_a)
+        if config.sparsity:
+            loss = loss + config.sparsity * (network.cross_first.abs().sum() + network.cross_second.abs().sum())
+        return loss
+
+    def _loss(self, side: _CoNetSide, domain: DomainExamples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
+        """Return the cross-entropy in one domain, per rating."""
+        drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
+        items = torch.cat([rated.columns[:, None], drawn], dim=1)
+        parts = user_parts[rated.row_of, None] + self.network.item_parts(side, side.items[items])
+        logits = self.network.logits(side, parts) + domain.log_odds[items]
+        return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum() / max(len(items), 1)
+
+    def user_parts(self, users: Tensor) -> Tensor:
+        network = self.network
+        return network.user_parts(network.target, network.source, users, self.source.batch(users))
+
+    def item_parts(self) -> Tensor:
+        return self.network.item_parts(self.network.target, self.network.target.items)
+
+    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        return self.network.layers(self.network.target)
+
+    @torch.no_grad()
+    def scorer(self) -> ScorePairs:
+        network, log_odds, item_parts = self.network, self.target.log_odds, self.item_parts()
+
+        def score(users: Tensor, items: Tensor) -> Tensor:
+            return (
+                network.logits(network.target, self.user_outputs(users)[:, None] + item_parts[items]) + log_odds[items]
+            )
+
+        return score
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDTCDRConfig:
+    """What the network is and what it minimises."""
+
+    width: int = 32
+    """Numbers in a user's or an item's vector."""
+    hidden: int = 64
+    """The first layer of the encoders and of the networks."""
+    share: float = 0.03
+    """How much the other domain's network has to say."""
+    hide: float = 0.2
+    """Share of examples whose user is known by the other domain's vector alone, as a cold user is."""
+    dropout: float = 0.1
+    entry_dropout: float = 0.5
+    """Share of the ratings in rows and columns left out in each batch."""
+    negatives: int = 4
+
+    def __post_init__(self) -> None:
+        require_count(width=self.width, hidden=self.hidden, negatives=self.negatives)
+        if self.hidden < 2:
+            raise ParameterError(f"hidden must be 2 or more, got {self.hidden!r}")
+        require_share(share=self.share, hide=self.hide, dropout=self.dropout, entry_dropout=self.entry_dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDTCDR(Rival):
+    """NOT PRIVATE. Li and Tuzhilin (WSDM 2020), deep dual transfer, which predicts ratings, made to rank.
+
+    score(u, i) = (1 − α) B(u, i) + α A(Xᵀ u, i) + the log-odds of the item alone, and cross-entropy of ratings and
+    drawn negatives for either network. Vectors come from encoders of rows and columns, trained with the rest and not
+    beforehand as auto-encoders. There is one X, orthogonal by construction (the exponential of a skew matrix), and the
+    gradient goes through it; the public code cuts that off, keeps two unrelated bridges and leaves dropout on in
+    evaluation. A user without target ratings is X times its source vector; some users are treated so in training.
+    """
+
+    name: ClassVar[str] = "ddtcdr"
+    summary: ClassVar[str] = "two networks and an orthogonal map between their users"
+    config: DDTCDRConfig = field(default_factory=DDTCDRConfig)
+    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3))
+    space: ClassVar[SearchSpace] = {
+        "width": (16, 32, 64),
+        "hidden": (64, 128, 256),
+        "share": (0.03, 0.1, 0.3),
+        "dropout": (0.1, 0.3, 0.5),
+        "negatives": (1, 4, 8),
+        "learning_rate": (1e-3, 3e-3),
+        "weight_decay": (1e-4, 0.1, 1.0),
+    }
+
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _DDTCDRRun(pair, self.config, self.options)
+
+
+class _DDTCDRSide(nn.Module):
+    """One domain: encoders of users' rows and items' columns, and a network over a pair of vectors."""
+
+    def __init__(self, shape: tuple[int, int], config: DDTCDRConfig) -> None:
+        super().__init__()
+        n_users, n_items = shape
+        hidden, width = config.hidden, config.width
+        self.users = SparseTower(n_items, hidden, width, config.dropout)
+        self.items = SparseTower(n_users, hidden, width, config.dropout)
+        self.first = nn.Linear(2 * width, hidden)
+        self.second = nn.Linear(hidden, hidden // 2)
+        self.last = nn.Linear(hidden // 2, 1)
+        self.chance = config.dropout
+
+    def user_parts(self, users: Tensor) -> Tensor:
+        """Return what users add to the first layer."""
+        return linear(users, self.first.weight[:, : users.shape[1]], self.first.bias)
+
+    def item_parts(self, items: Tensor) -> Tensor:
+        """Return what items add to the first layer."""
+        return linear(items, self.first.weight[:, items.shape[1] :])
+
+    def logits(self, parts: Tensor) -> Tensor:
+        """Return the scores of sums of user and item parts."""
+        hidden = dropout(relu(parts), self.chance, self.training)
+        hidden = dropout(relu(self.second(hidden)), self.chance, self.training)
+        logits: Tensor = self.last(hidden).squeeze(-1)
+        return logits
+
+
+class _DDTCDRNetwork(nn.Module):
+    def __init__(self, pair: DomainPair, config: DDTCDRConfig) -> None:
+        super().__init__()
+        self.source = _DDTCDRSide(pair.source.matrix.shape, config)
+        self.target = _DDTCDRSide(pair.target.matrix.shape, config)
+        self.skew = nn.Parameter(0.01 * torch.randn(config.width, config.width))
+
+    def rotation(self) -> Tensor:
+        """Return X: a source user's vector times X is a target user's, and Xᵀ leads back."""
+        # The exponential of a skew matrix is orthogonal, whatever the gradient does to the skew matrix.
+        rotation: Tensor = torch.linalg.matrix_exp(self.skew - self.skew.T)
+        return rotation
+
+
+class _DDTCDRRun(PairedRun):
+    method = "ddtcdr"
+    config: DDTCDRConfig
+    network: _DDTCDRNetwork
+
+    def build(self) -> _DDTCDRNetwork:
+        return _DDTCDRNetwork(self.pair, self.config)
+
+    def step(self, users: Tensor) -> Tensor:
+        """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
+        network = self.network
+        rotation = network.rotation()
+        rated_a, rated_b = self.source.batch(users), self.target.batch(users)
+        vectors_a = network.source.users(rated_a.keep(1 - self.config.entry_dropout))
+        vectors_b = network.target.users(rated_b.keep(1 - self.config.entry_dropout))
+        in_a, in_b = self.source.counts[users] > 0, self.target.counts[users] > 0
+        mixed_a = self._hidden(vectors_a, vectors_b @ rotation.T, in_b)
+        mixed_b = self._hidden(vectors_b, vectors_a @ rotation, in_a)
+        loss_a = self._loss(network.source, network.target, self.source, users, rated_a, (mixed_a, mixed_a @ rotation))
+        loss_b = self._loss(
+            network.target, network.source, self.target, users, rated_b, (mixed_b, mixed_b @ rotation.T)
+        )
+        return loss_a + loss_b
+
+    def _hidden(self, vectors: Tensor, lent: Tensor, present: Tensor) -> Tensor:
+        """Return the vectors, some replaced by the other domain's: cold users will have nothing else."""
+        hidden = (torch.rand(len(vectors), device=self.device) < self.config.hide) & present
+        return torch.where(hidden[:, None], lent, vectors)
+
+    def _loss(
+        self,
+        own: _DDTCDRSide,
+        other: _DDTCDRSide,
+        domain: DomainExamples,
+        users: Tensor,
+        rated: Bags,
+        vectors: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Return the cross-entropy of both networks in one domain, per rating; each has its own user ``vectors``."""
+        share, drawn = self.config.share, domain.negatives.draw(users[rated.row_of], self.config.negatives)
+        items = torch.cat([rated.columns[:, None], drawn], dim=1)
+        item_vectors = own.items(domain.columns.keep(1 - self.config.entry_dropout))
+        total = torch.zeros((), device=self.device)
+        for side, weight, user in zip((own, other), (1 - share, share), vectors, strict=True):
+            parts = side.user_parts(user)[rated.row_of, None] + side.item_parts(item_vectors)[items]
+            logits = side.logits(parts) + domain.log_odds[items]
+            total = total + weight * (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
+        return total / max(len(items), 1)
+
+    def user_parts(self, users: Tensor) -> Tensor:
+        """Return what users add to the first layers of both networks, the target's first."""
+        network = self.network
+        rotation = network.rotation()
+        warm = self.target.counts[users] > 0
+        lent = network.source.users(self.source.batch(users)) @ rotation
+        vectors = torch.where(warm[:, None], network.target.users(self.target.batch(users)), lent)
+        return torch.cat([network.target.user_parts(vectors), network.source.user_parts(vectors @ rotation.T)], dim=1)
+
+    def item_parts(self) -> Tensor:
+        items = self.network.target.items(self.target.columns)
+        return torch.cat([self.network.target.item_parts(items), self.network.source.item_parts(items)], dim=1)
+
+    @torch.no_grad()
+    def scorer(self) -> ScorePairs:
+        own, other, share = self.network.target, self.network.source, self.config.share
+        item_parts, log_odds = self.item_parts(), self.target.log_odds
+
+        def score(users: Tensor, items: Tensor) -> Tensor:
+            here, there = (self.user_outputs(users)[:, None] + item_parts[items]).chunk(2, dim=2)
+            return (1 - share) * own.logits(here) + share * other.logits(there) + log_odds[items]
+
+        return score
+
+    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return both networks as one, block by block, with their shares in the last layer."""
+        own, other, share = self.network.target, self.network.source, self.config.share
+        second = (
+            torch.block_diag(own.second.weight, other.second.weight),  # type: ignore[no-untyped-call]
+            torch.cat([own.second.bias, other.second.bias]),
+        )
+        # A weighted sum of two outputs is one output over both hidden layers.
+        weights = torch.cat([(1 - share) * own.last.weight, share * other.last.weight], dim=1)
+        return second, (weights, (1 - share) * own.last.bias + share * other.last.bias)
+
+
+def reversed_gradient(vectors: Tensor, strength: float) -> Tensor:
+    """Return the vectors as they are; the gradient that comes back is reversed and scaled.
+
+    >>> import torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> (3 * reversed_gradient(x, 0.5)).sum().backward()
+    >>> x.grad
+    tensor([-1.5000, -1.5000])
+    """
+    # Forward, the bracket is zero; backward, only the bracket has a gradient, with its sign reversed.
+    still = vectors.detach()
+    return still - strength * (vectors - still)
+
+
+class Adversary(nn.Module):
+    """A small network whose logit says how likely a vector is of the first set.
+
+    Sigmoids, as DARec has them: with ReLUs the game does not settle, and an adversary whose units died looks beaten.
+    """
+
+    def __init__(self, width: int, hidden: tuple[int, ...], dropout: float) -> None:
+        super().__init__()
+        sizes = (width, *hidden)
+        parts: list[nn.Module] = []
+        for into, out in pairwise(sizes):
+            parts += [nn.Linear(into, out), nn.Sigmoid(), nn.Dropout(dropout)]
+        self.layers = nn.Sequential(*parts, nn.Linear(sizes[-1], 1))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return one logit per vector."""
+        logits: Tensor = self.layers(vectors).squeeze(1)
+        return logits
+
+    def errors(self, vectors: Tensor, *, first: bool, strength: float) -> Tensor:
+        """Return the cross-entropy of each vector's set: the adversary lowers it, the network before it raises it."""
+        logits = self(reversed_gradient(vectors, strength))
+        return softplus(-logits if first else logits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DARecConfig:
+    """What the network is and what it minimises."""
+
+    hidden: int = 200
+    """Numbers in a user's embedding of one domain, and in a decoder's hidden layer."""
+    width: int = 64
+    """Numbers the extractor leaves of an embedding."""
+    dropout: float = 0.0
+    entry_dropout: float = 0.5
+    """Share of a row's ratings left out in each batch."""
+    source: float = 0.1
+    """Weight of the source's reconstruction."""
+    transfer: float = 0.3
+    """Weight of predicting the target row from the source row."""
+    reversal: float = 1.0
+    """How strongly the extractor works against the domain classifier."""
+
+    def __post_init__(self) -> None:
+        require_count(hidden=self.hidden, width=self.width)
+        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
+        require_not_negative(source=self.source, transfer=self.transfer, reversal=self.reversal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DARec(Rival):
+    """NOT PRIVATE. Yuan, Yao and Benatallah (IJCAI 2019), U-DARec, which predicts ratings, made to rank.
+
+    The squared error of observed ratings becomes cross-entropy over all items of a row. AutoRec's embeddings (with a
+    ReLU) are trained with the rest, not beforehand, and the extractor is one layer. A row trains its own domain's
+    decoder, and a source row the target's too, so that users without target ratings can be scored from their source
+    embedding; the others are scored from their target embedding. The domain classifier ends in one logit where the
+    public code puts a softmax over sigmoids, and dropout, inactive there, acts in training and in training only.
+    Also new here: rows scaled by 1/√(entries), ratings dropped from them, decoders that start at the items' log-odds,
+    and the target, not the source, at full weight. What is beaten is the classifier it plays against: on planted
+    data, one trained afterwards on the finished features still tells the domains apart.
+    """
+
+    name: ClassVar[str] = "darec"
+    summary: ClassVar[str] = "auto-encoders with a domain classifier to be fooled"
+    config: DARecConfig = field(default_factory=DARecConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3)
+    )
+    space: ClassVar[SearchSpace] = {
+        "width": (32, 64, 128, 200),
+        "dropout": (0.0, 0.3, 0.5),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "source": (0.01, 0.1, 1.0),
+        "transfer": (0.1, 0.3, 1.0),
+        "reversal": (0.1, 1.0, 10.0),
+        "learning_rate": (5e-4, 1e-3, 2e-3),
+        "weight_decay": (1e-4, 0.1, 1.0),
+    }
+
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _DARecRun(pair, self.config, self.options)
+
+
+class _DARecSide(nn.Module):
+    """One domain's embedding of rows, as AutoRec has it, and its decoder."""
+
+    def __init__(self, rows: SparseRows, config: DARecConfig) -> None:
+        super().__init__()
+        n_users, n_items = rows.shape
+        self.first = nn.Parameter(0.1 * torch.randn(n_items, config.hidden))
+        self.first_bias = nn.Parameter(torch.zeros(config.hidden))
+        self.hidden = nn.Sequential(nn.Linear(config.width, config.hidden), nn.ReLU(), nn.Dropout(config.dropout))
+        self.last = nn.Linear(config.hidden, n_items)
+        # Popularity is there from the start: what is learnt is how a user departs from it.
+        self.last.bias.data = log_odds(rows.popularity(), n_users)
+
+    def embedding(self, rows: Bags) -> Tensor:
+        """Return one vector per row."""
+        summed = embedding_bag(rows.columns, self.first, rows.offsets, mode="sum", per_sample_weights=rows.weights)
+        return relu(summed + self.first_bias)
+
+    def errors(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Return each user's cross-entropy over all items."""
+        return cross_entropy_per_user(self.last(self.hidden(features)), labels)
+
+
+class _DARecNetwork(nn.Module):
+    def __init__(self, source: SparseRows, target: SparseRows, config: DARecConfig) -> None:
+        super().__init__()
+        self.source, self.target = _DARecSide(source, config), _DARecSide(target, config)
+        self.extractor = nn.Sequential(nn.Linear(config.hidden, config.width), nn.ReLU())
+        self.classifier = Adversary(config.width, (16, 8), dropout=0.0)
+
+    def features(self, side: _DARecSide, rows: Bags) -> Tensor:
+        """Return what both decoders and the domain classifier see of a row."""
+        features: Tensor = self.extractor(side.embedding(rows))
+        return features
+
+
+class _DARecRun(DecodedRun):
+    method = "darec"
+    config: DARecConfig
+    network: _DARecNetwork
+
+    def build(self) -> _DARecNetwork:
+        return _DARecNetwork(self.source, self.target, self.config)
+
+    def step(self, users: Tensor) -> Tensor:
+        """Return the mean loss of a batch of users, both rows of each; an empty row counts for nothing."""
+        network, config = self.network, self.config
+        in_a, in_b = (self.source.counts[users] > 0).float(), (self.target.counts[users] > 0).float()
+        rows_a, rows_b = self.source.batch(users), self.target.batch(users)
+        labels_a, labels_b = rows_a.dense(self.source.shape[1]), rows_b.dense(self.target.shape[1])
+        from_a = network.features(network.source, rows_a.keep(1 - config.entry_dropout))
+        from_b = network.features(network.target, rows_b.keep(1 - config.entry_dropout))
+        loss = (
+            in_b * network.target.errors(from_b, labels_b)
+            + config.source * in_a * network.source.errors(from_a, labels_a)
+            + config.transfer * in_a * in_b * network.target.errors(from_a, labels_b)
+            # The classifier lowers its error here, and through the reversed gradient the extractor raises it.
+            + in_a * network.classifier.errors(from_a, first=True, strength=config.reversal)
+            + in_b * network.classifier.errors(from_b, first=False, strength=config.reversal)
+        )
+        return loss.mean()
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        return self.network.target.last
+
+    def decoder_input(self, users: Tensor) -> Tensor:
+        network, in_b = self.network, self.target.counts[users] > 0
+        from_a = network.features(network.source, self.source.batch(users))
+        from_b = network.features(network.target, self.target.batch(users))
+        hidden: Tensor = network.target.hidden(torch.where(in_b[:, None], from_b, from_a))
+        return hidden
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETLConfig:
+    """What the network is and what it minimises."""
+
+    width: int = 200
+    entry_dropout: float = 0.7
+    """Share of a row's ratings left out in each batch."""
+    dropout: float = 0.6
+    """On the decoders' hidden layer; the paper has none."""
+    source: float = 0.3
+    """Weight of what is restored of the source: the target is what is to be learnt."""
+    equivalence: float = 0.5
+    """Weight of |z − z W Wᵀ|₁, how far the transform is from leading back."""
+    adversarial: float = 0.1
+    """How strongly codes are drawn to N(0, I)."""
+
+    def __post_init__(self) -> None:
+        require_count(width=self.width)
+        if self.width < 2:
+            raise ParameterError(f"width must be 2 or more, got {self.width!r}")
+        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
+        require_not_negative(source=self.source, equivalence=self.equivalence, adversarial=self.adversarial)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETL(Rival):
+    """NOT PRIVATE. Chen et al. (TOIS 2023), equivalent transformation learning, on rows of both domains.
+
+    The discriminators are trained in the same step, through a reversed gradient, where the public code alternates two
+    optimisers (and pairs rows with the user ids of an earlier batch when on a CPU); they have sigmoids for ReLUs.
+    Also new here: rows scaled by 1/√(entries), decoders with dropout that start at the items' log-odds, and a weight
+    on what is restored of the source, which the paper counts in full.
+    Everything is summed over items and averaged over users; a domain a user never rated in teaches nothing about it.
+    Users with ratings in the target are scored by their own reconstruction y′, the others by x → y.
+    """
+
+    name: ClassVar[str] = "etl"
+    summary: ClassVar[str] = "auto-encoders joined by an equivalent transformation"
+    config: ETLConfig = field(default_factory=ETLConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3, weight_decay=1.0)
+    )
+    space: ClassVar[SearchSpace] = {
+        "width": (100, 200, 400),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "dropout": (0.0, 0.3, 0.6),
+        "source": (0.1, 0.3, 1.0),
+        "equivalence": (0.1, 0.5, 1.0),
+        "adversarial": (0.01, 0.1, 1.0),
+        "learning_rate": (1e-3, 2e-3, 3e-3),
+        "weight_decay": (0.1, 1.0, 2.0),
+    }
+
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _ETLRun(pair, self.config, self.options)
+
+
+class _ETLSide(nn.Module):
+    """One domain's encoder, decoder and discriminator."""
+
+    def __init__(self, n_items: int, config: ETLConfig, bias: Tensor) -> None:
+        super().__init__()
+        width = config.width
+        self.encoder = SparseTower(n_items, width, width, 0.0)
+        self.hidden = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(config.dropout))
+        self.last = nn.Linear(width, n_items)
+        self.last.bias.data = bias  # popularity, from the start
+        self.discriminator = Adversary(width, (width // 2,), dropout=0.5)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Return the logits of all items."""
+        logits: Tensor = self.last(self.hidden(codes))
+        return logits
+
+
+class _ETLNetwork(nn.Module):
+    def __init__(self, source: SparseRows, target: SparseRows, config: ETLConfig) -> None:
+        super().__init__()
+        self.source = _ETLSide(source.shape[1], config, log_odds(source.popularity(), source.shape[0]))
+        self.target = _ETLSide(target.shape[1], config, log_odds(target.popularity(), target.shape[0]))
+        self.users = nn.Parameter(0.01 * torch.randn(target.shape[0], config.width))
+        self.transform = nn.Parameter(nn.init.xavier_uniform_(torch.empty(config.width, config.width), gain=2**0.5))
+
+    def features(self, side: _ETLSide, rows: Bags, users: Tensor) -> Tensor:
+        """Return what the discriminators see; after a ReLU it is the code."""
+        features: Tensor = side.encoder(rows) + self.users[users]
+        return features
+
+
+class _ETLRun(DecodedRun):
+    method = "etl"
+    config: ETLConfig
+    network: _ETLNetwork
+
+    def build(self) -> _ETLNetwork:
+        return _ETLNetwork(self.source, self.target, self.config)
+
+    def step(self, users: Tensor) -> Tensor:
+        """Return the loss of a batch of users, over all items of both domains."""
+        network, config = self.network, self.config
+        transform, a, b = network.transform, network.source, network.target
+        in_a, in_b = (self.source.counts[users] > 0).float(), (self.target.counts[users] > 0).float()
+        rows_a, rows_b = self.source.batch(users), self.target.batch(users)
+        features_a = network.features(a, rows_a.keep(1 - config.entry_dropout), users)
+        features_b = network.features(b, rows_b.keep(1 - config.entry_dropout), users)
+        code_a, code_b = relu(features_a), relu(features_b)
+        over_a, over_b = code_a @ transform, code_b @ transform.T
+        labels_a, labels_b = rows_a.dense(self.source.shape[1]), rows_b.dense(self.target.shape[1])
+        # W Wᵀ = I would make the transform an equivalence: a code carried over and back is the code again.
+        there_and_back = in_a * (code_a - over_a @ transform.T).abs().sum(1)
+        there_and_back = there_and_back + in_b * (code_b - over_b @ transform).abs().sum(1)
+        loss = (
+            in_a * config.source * cross_entropy_per_user(a.decode(code_a), labels_a)
+            + in_b * cross_entropy_per_user(b.decode(code_b), labels_b)
+            + in_a * in_b * cross_entropy_per_user(b.decode(over_a), labels_b)
+            + in_a * in_b * config.source * cross_entropy_per_user(a.decode(over_b), labels_a)
+            + config.equivalence * there_and_back
+            + in_a * self._discriminator_errors(a.discriminator, features_a)
+            + in_b * self._discriminator_errors(b.discriminator, features_b)
+        )
+        return loss.mean()
+
+    def _discriminator_errors(self, discriminator: Adversary, features: Tensor) -> Tensor:
+        """Return the discriminator's error on features and on as many draws of N(0, I)."""
+        # No gradient reaches the draws, hence the strength 0.
+        drawn = discriminator.errors(torch.randn_like(features), first=True, strength=0.0)
+        return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        return self.network.target.last
+
+    def decoder_input(self, users: Tensor) -> Tensor:
+        network, in_b = self.network, self.target.counts[users] > 0
+        code_a = relu(network.features(network.source, self.source.batch(users), users))
+        code_b = relu(network.features(network.target, self.target.batch(users), users))
+        hidden: Tensor = network.target.hidden(torch.where(in_b[:, None], code_b, code_a @ network.transform))
+        return hidden

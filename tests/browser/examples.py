@@ -16,7 +16,7 @@ from pricdr.release.page import inspection_sections, render_inspection
 from pricdr.report.folder import read_folder
 from pricdr.report.page import report
 from pricdr.strategies import JLT
-from tests.demo.test_outcome import GAIN, NONE, outcome
+from tests.demo.test_outcome import measured
 from tests.pages.everything import everything
 from tests.report import made_up
 
@@ -26,7 +26,7 @@ USERS = [f"u{at:02d}" for at in range(40)]
 def demo(folder: Path) -> str:
     drawn = inspection_sections(_inspection(folder))
     promise = [("What is promised", ["epsilon = 4 and delta = 1e-06, for one rating."])]
-    return outcome_page(outcome(GAIN, NONE, GAIN), 4.0, promise, ["pricdr demo --out another"], drawn)
+    return outcome_page(measured(0.05, 0.0), 4.0, promise, ["pricdr demo --out another"], drawn)
 
 
 def evaluation(folder: Path) -> str:

@@ -1,7 +1,6 @@
 """A page with every component, and names that attack all of them."""
 
 from pricdr.pages import (
-    Bar,
     Bullets,
     Cell,
     Column,
@@ -15,7 +14,6 @@ from pricdr.pages import (
     Row,
     Section,
     Table,
-    bar_chart,
     dot_plot,
 )
 
@@ -54,10 +52,8 @@ def everything() -> Page:
         for at, name in enumerate(NAMES)
     ]
     plot = dot_plot("dots", EVIL, dots, label="NDCG@10", strong="sjlt", note="Bars: 95 % intervals.")
-    bars = bar_chart("bars", "Bars", [Bar("spent", 4.0, "ε = 4 of 8", 8.0), Bar(EVIL, 1.0, EVIL)])
     assert plot
-    assert bars
-    charts = Section("Charts", [Columns([plot, bars])])
+    charts = Section("Charts", [Columns([plot, "Beside it."])])
     tables = Section("Tables", [figures_table(), Section("Within", [Bullets(["a", EVIL])])])
     tables = Section(tables.heading, [*tables.blocks, wide_table(15), wide_table(20)])
     words = Section(

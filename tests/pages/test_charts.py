@@ -9,7 +9,7 @@ import altair as alt
 import pytest
 
 from pricdr.errors import printable
-from pricdr.pages import Bar, Dot, bar_chart, dot_plot
+from pricdr.pages import Dot, dot_plot
 from pricdr.pages.charts import DARK, LIGHT, chart_figure
 from tests.pages.everything import EVIL
 
@@ -32,17 +32,11 @@ def test_a_dot_plot_names_every_row_and_writes_every_value_and_interval_in_words
     assert figure.in_words.startswith("NDCG@10. warm, popularity: 0.200 [0.180, 0.220]; warm, with release: 0.310 [")
 
 
-@pytest.mark.parametrize("draw", [dot_plot, bar_chart])
-def test_what_is_not_finite_is_left_out_and_nothing_is_no_figure(draw):
+def test_what_is_not_finite_is_left_out_and_nothing_is_no_figure():
     nan, inf = float("nan"), float("inf")
-    if draw is dot_plot:
-        kept = dot_plot("d", "c", [Dot("a", "g", nan, nan, nan), Dot("b", "g", 1.0, -inf, inf)], label="x")
-        assert kept.in_words == "x. g, b: 1.000."
-        assert dot_plot("d", "c", [Dot("a", "g", nan, 0, 1)], label="x") is None
-    else:
-        kept = bar_chart("b", "c", [Bar("a", nan, "?"), Bar("b", 2.0, "two"), Bar("c", 1e300, "much")])
-        assert kept.in_words == "b: two; c: much."
-        assert bar_chart("b", "c", [Bar("a", 0.0, "0")]) is None
+    kept = dot_plot("d", "c", [Dot("a", "g", nan, nan, nan), Dot("b", "g", 1.0, -inf, inf)], label="x")
+    assert kept.in_words == "x. g, b: 1.000."
+    assert dot_plot("d", "c", [Dot("a", "g", nan, 0, 1)], label="x") is None
 
 
 def test_both_pictures_have_the_colours_of_their_pages():
@@ -55,14 +49,11 @@ def test_both_pictures_have_the_colours_of_their_pages():
 
 def test_a_name_that_is_hostile_in_vega_or_in_xml_is_text():
     names = [EVIL, "datum['x']", "a: b", '["x"]', "a" * 5]
-    for figure in (
-        dot_plot("d", "c", [Dot(name, EVIL, 0.5, 0.4, 0.6) for name in names], label=EVIL),
-        bar_chart("b", "c", [Bar(name, 1.0, "1") for name in names]),
-    ):
-        for svg in (figure.light, figure.dark):
-            assert "<script" not in svg
-            # The end of a long name is cut off.
-            assert any((text or "").startswith(printable(EVIL)[:12]) for text in texts(svg))
+    figure = dot_plot("d", "c", [Dot(name, EVIL, 0.5, 0.4, 0.6) for name in names], label=EVIL)
+    for svg in (figure.light, figure.dark):
+        assert "<script" not in svg
+        # The end of a long name is cut off.
+        assert any((text or "").startswith(printable(EVIL)[:12]) for text in texts(svg))
 
 
 def test_what_a_chart_asks_for_elsewhere_is_not_fetched():

@@ -27,7 +27,7 @@ def test_a_page_of_everything_is_whole_and_loads_nothing(text):
         2,
         1,
         1,
-        2,
+        1,
     ]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 
@@ -32,17 +32,15 @@ from pricdr.demo.outcome import (
     NOT_FOR_REAL,
     PLAINTEXT,
     POPULARITY,
+    RANKED,
     RELEASE,
     SYNTHETIC,
-    Outcome,
     conclusion,
-    outcome_lines,
     outcome_page,
+    outcome_tables,
 )
 from pricdr.errors import PublishWarning
-from pricdr.evaluation.comparison import evaluate
-from pricdr.evaluation.metrics import per_user
-from pricdr.evaluation.ranking import ranks
+from pricdr.evaluation.comparison import Comparison, evaluate
 from pricdr.files import new_folder
 from pricdr.models.base import Method
 from pricdr.models.catalogue import configure
@@ -84,23 +82,12 @@ _PROMISE: Final = ("What is promised", "What it means for a whole user", "What i
 """Sections of the certificate's statement that the page repeats."""
 
 
-class Say(Protocol):
-    """Show lines of text, one for each argument."""
-
-    def __call__(self, *lines: str) -> None:
-        """Show ``lines``."""
-        ...
-
-
-def _say_nothing(*lines: str) -> None:
-    """Show nothing."""
-
-
 @dataclass(frozen=True)
 class Screen:
     """Where the demo shows what happens; by default nowhere."""
 
-    say: Say = _say_nothing
+    say: Callable[..., None] = lambda *lines: None
+    """Shows lines of text, one for each argument."""
     progress: Callable[[], AbstractContextManager[Progress]] = lambda: nullcontext(silent)
     """Opens a progress bar for one piece of work."""
 
@@ -144,10 +131,10 @@ def play(
             models = train_as_target(target, split, received, settings, screen)
             say("6. For comparison only, the same model on both companies' ratings. NOT PRIVATE: no real target could.")
             models |= train_in_plaintext(folder, split, settings, screen)
-        outcome = evaluate_models(models, split)
+        measured = evaluate(models, split, ranking="sampled")
         write_evaluation(target / EVALUATION, models, split)
-        say("7. What each recommends:", "", *_outcome_lines(outcome))
-        write_page(folder / PAGE, outcome, received)
+        say("7. What each recommends:", "", *_outcome_lines(measured))
+        write_page(folder / PAGE, measured, received)
     received_at = shlex.quote(str(out / "target" / RELEASE_FOLDER))
     say("", f"The same as a page: {out / PAGE}")
     say(f"Everything is in {out}; read more with: pricdr inspect {received_at}")
@@ -262,12 +249,6 @@ def configured(name: str, settings: Settings) -> Method:
     return configure(name, {} if name == "popularity" else {**settings, "device": "cpu"})
 
 
-def evaluate_models(models: Mapping[str, FittedModel], split: Split) -> Outcome:
-    """Rank every evaluated user's held-out item with every model."""
-    values = {name: per_user(ranks(model.score, split.test, split.train.matrix)[0]) for name, model in models.items()}
-    return Outcome.of(values, split)
-
-
 def write_evaluation(file: Path, models: Mapping[str, FittedModel], split: Split) -> None:
     """Write what the model gains by the release, as ``pricdr evaluate --json`` does: for its card and its page."""
     compared = {_model_folder(Path(), name).name: models[name] for name in (ALONE, RELEASE)}
@@ -281,20 +262,23 @@ def serving_inputs(out: Path) -> tuple[Path, Path, Path]:
     return _model_folder(target, RELEASE), _model_folder(target, ALONE), target / EVALUATION
 
 
-def _outcome_lines(outcome: Outcome) -> Iterator[str]:
-    """Yield the figures and what they mean, in lines for the screen."""
-    yield from outcome_lines(outcome)
-    for text in (NOT_FOR_REAL, " ".join(conclusion(outcome)), SYNTHETIC):
+def _outcome_lines(measured: Comparison) -> Iterator[str]:
+    """Yield the page's tables and sentences for a screen of ninety columns."""
+    yield RANKED
+    for shown in outcome_tables(measured):
+        rows = [[column.name for column in shown.columns], *([str(cell) for cell in row.cells] for row in shown.rows)]
+        yield from ("", f"{shown.caption}:", "")
+        yield from ("{:<34}{:<26}{:<26}".format(*row).rstrip() for row in rows)
+    for text in (NOT_FOR_REAL, " ".join(conclusion(measured)), SYNTHETIC):
         yield ""
-        # "95 %" stays on one line: textwrap does not break at a no-break space.
-        yield from (line.replace("\xa0", " ") for line in textwrap.wrap(text.replace(" %", "\xa0%"), 90))
+        yield from textwrap.wrap(text, 90)
 
 
-def write_page(file: Path, outcome: Outcome, received: Release) -> None:
+def write_page(file: Path, measured: Comparison, received: Release) -> None:
     """Write the page that the demo ends with: the outcome, the release's promise, and how to repeat it all."""
     promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in _PROMISE]
     drawn = inspection_sections(Inspection.of(received, key_given=True))
-    file.write_text(outcome_page(outcome, EPSILON, promise, _commands_to_repeat(), drawn), encoding="utf-8")
+    file.write_text(outcome_page(measured, EPSILON, promise, _commands_to_repeat(), drawn), encoding="utf-8")
 
 
 def _commands_to_repeat() -> Sequence[str]:

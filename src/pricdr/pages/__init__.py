@@ -5,7 +5,7 @@ A page is a :class:`Page` of sections; a section holds paragraphs (plain text), 
 without it a figure is its words.
 """
 
-from pricdr.pages.charts import Bar, Dot, bar_chart, dot_plot
+from pricdr.pages.charts import Dot, dot_plot
 from pricdr.pages.page import (
     Block,
     Bullets,
@@ -41,9 +41,7 @@ __all__ = [
     "Row",
     "Table",
     "table",
-    "Bar",
     "Dot",
     "Figure",
-    "bar_chart",
     "dot_plot",
 ]

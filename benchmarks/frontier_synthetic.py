@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from benchmarks.frontier_table import NOTE, Table
 from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
+from pricdr.data.csr import CSR, with_values
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, hold_out
@@ -44,7 +45,7 @@ from pricdr.experiments.synthetic_results import (
     read_synthetic,
 )
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.mechanism import Entries, Run, without_ratings
+from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import Bounds, Declared, calibrate, noiseless
 from pricdr.privacy.strategies.spectral import SHARES
 from pricdr.randomness import Simulation
@@ -179,8 +180,22 @@ def publish(
     settled = calibrate(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
     entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
     run = Run(settled, Simulation(seed), noisy=noisy)
-    matrix = strategy.publish(entries if rated else without_ratings(entries), run)
+    matrix = strategy.publish(entries if rated else _without_ratings(entries), run)
     return SimulatedRelease(matrix, ratings.users, settled[-1].grid.sigma)
+
+
+def _without_ratings(entries: Entries) -> Entries:
+    """Return the same users and items without a single rating: what is published of it is noise alone (a control)."""
+    n_items = len(entries.items)
+    return replace(
+        entries,
+        listed=entries.listed.converted(_emptied, n_items),
+        unlisted=None if entries.unlisted is None else entries.unlisted.converted(_emptied, n_items),
+    )
+
+
+def _emptied(block: CSR) -> CSR:
+    return with_values(block, np.zeros_like(block.data))
 
 
 def strategy_of(task: Task, arm: Arm, guarantee: Guarantee) -> Strategy:

@@ -21,7 +21,7 @@ import psutil
 import scipy.sparse as sp
 
 from pricdr import Guarantee, Ratings, Release, publish
-from pricdr._publish import Request, dry_run
+from pricdr._publish import dry_run
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.data.tables import write_ratings
 from pricdr.errors import PublishWarning
@@ -151,8 +151,7 @@ def against_the_estimate() -> None:
     for users, items, count in ((20_000, 10_000, 200_000), (20_000, 40_000, 200_000), (100_000, 10_000, 1_000_000)):
         ratings = random_ratings(users, items, count)
         for strategy in (JLT(dim=200), SJLT(dim=200), Spectral(dim=8), Spectral(dim=32)):
-            request = Request(ratings, PROMISE, strategy=strategy, users=ratings.users)
-            foretold = dry_run(request).work.processor_seconds
+            foretold = dry_run(ratings, PROMISE, strategy=strategy, users=ratings.users).work.processor_seconds
             start = time.process_time()
             publish(ratings, PROMISE, strategy=strategy, users=ratings.users)
             taken = time.process_time() - start

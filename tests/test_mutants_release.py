@@ -6,7 +6,6 @@ import pytest
 from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, signing, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.privacy import plan
 from pricdr.release.certificate import rounded_up
 from pricdr.release.checks import check_ledger, check_matrix
 from pricdr.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
@@ -89,9 +88,9 @@ def test_figures_are_rounded_up_from_a_billionth_above():
 @pytest.mark.parametrize(("limit", "says"), [("MOST_ITEMS", "3 items are more"), ("MOST_USERS", "3 users are more")])
 def test_more_than_sums_are_exact_for_is_refused(monkeypatch, limit, says):
     ratings = Ratings.from_triples(["a", "b", "c"], ["x", "y", "z"])
-    monkeypatch.setattr(plan, limit, 3)
+    monkeypatch.setattr(f"pricdr._publish.{limit}", 3)
     publish(ratings, PROMISE)
-    monkeypatch.setattr(plan, limit, 2)
+    monkeypatch.setattr(f"pricdr._publish.{limit}", 2)
     with pytest.raises(InputError, match=says):
         publish(ratings, PROMISE)
 

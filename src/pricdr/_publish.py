@@ -5,10 +5,12 @@ once, and only then draw anything. Nothing is filtered here, and nothing read of
 matrix.
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 from pricdr import __version__
 from pricdr.alignment.messages import AlignmentRecord, require_list
@@ -18,11 +20,23 @@ from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.data.reading.report import stars_caution, stars_in
 from pricdr.errors import InputError, ParameterError, PriCDRError, PublishWarning
-from pricdr.privacy.accounting import Calibration, Guarantee
+from pricdr.privacy.accounting import Calibration, Guarantee, Unit, composed_epsilon, paper_sigma
 from pricdr.privacy.ledger import Balance, Cost, Ledger
 from pricdr.privacy.mechanism import Entries, Run
-from pricdr.privacy.plan import Estimate, calibrated, estimate, select
-from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, total_mu, total_numbers
+from pricdr.privacy.plan import Estimate, estimate
+from pricdr.privacy.steps import (
+    MOST_ITEMS,
+    MOST_RATINGS,
+    MOST_USERS,
+    Bounds,
+    CalibratedStep,
+    Declared,
+    Grid,
+    calibrate,
+    noiseless,
+    total_mu,
+    total_numbers,
+)
 from pricdr.privacy.strategies import BY_NAME, strategy_named
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.strategies.spectral import Spectral
@@ -48,36 +62,11 @@ _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a source asks for: the arguments of :func:`publish`, but for where to show how far it has come."""
-
-    ratings: RatingsLike | RatingsSource
-    guarantee: Guarantee
-    _: KW_ONLY
-    strategy: Strategy | str = _DEFAULT_STRATEGY
-    users: IdsLike | None = None
-    alignment: AlignmentRecord | None = None
-    items: IdsLike | None = None
-    bounds: Bounds = _PRESENCE
-    calibration: Calibration = Calibration.EXACT
-    ledger: Ledger | None = None
-    issuer: str | None = None
-    allow_not_private_guide: bool = False
-    insecure_seed: int | None = None
-    insecure_no_noise: bool = False
-
-    @property
-    def source(self) -> NoiseSource:
-        """Where the noise comes from."""
-        return "none" if self.insecure_no_noise else "secret" if self.insecure_seed is None else "seeded"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """A release before its first random bit: nothing that follows can be refused, except by a ledger."""
 
-    request: Request
+    guarantee: Guarantee
     strategy: Strategy
     ratings: RatingsSource
     """All of them."""
@@ -97,14 +86,14 @@ class Prepared:
     @property
     def cost(self) -> Cost:
         """The release as a ledger counts it."""
-        if self.request.source != "secret":
+        if not self.draft.promises:
             raise ParameterError("a release that is not private cannot be entered in a ledger")
         return Cost(
             mu=total_mu(self.steps),
             dim=total_numbers(self.steps),
-            unit=self.request.guarantee.unit,
+            unit=self.guarantee.unit,
             strategy=self.strategy.name,
-            promise=str(self.request.guarantee),
+            promise=str(self.guarantee),
         )
 
 
@@ -172,7 +161,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
-    request = Request(
+    ready = prepare(
         ratings,
         guarantee,
         strategy=strategy,
@@ -181,13 +170,11 @@ def publish(
         items=items,
         bounds=bounds,
         calibration=calibration,
-        ledger=ledger,
         issuer=issuer,
         allow_not_private_guide=allow_not_private_guide,
         insecure_seed=insecure_seed,
         insecure_no_noise=insecure_no_noise,
     )
-    ready = prepare(request)
     # What cannot be certified must not be paid for either.
     _warn_before_spending(ready.certificate(), ready.ratings, bounds, counted=ledger is not None)
     with ExitStack() as lifetime:
@@ -209,14 +196,20 @@ def publish(
     return Release(matrix, ready.selected.users, ready.certificate(balance))
 
 
-def dry_run(request: Request) -> DryRun:
+def dry_run(
+    ratings: RatingsLike | RatingsSource,
+    guarantee: Guarantee,
+    *,
+    ledger: Ledger | None = None,
+    **arguments: Any,  # noqa: ANN401 - those of prepare
+) -> DryRun:
     """Return what :func:`publish` would do with these arguments, up to the first random bit; refuse what it would.
 
     Nothing is drawn, spent or written. The certificate is derived as ``publish`` derives it before it spends: from
     what was declared. Time and memory go by the size of the ratings: they are for the source's own screen.
     """
-    ready = prepare(request)
-    balance = None if request.ledger is None else request.ledger.after(**ready.cost)
+    ready = prepare(ratings, guarantee, **arguments)
+    balance = None if ledger is None else ledger.after(**ready.cost)
     certificate = ready.certificate()
     if balance is not None:
         certificate = certificate.model_copy(update={"ledger": ledger_statement(balance, foreseen=True)})
@@ -224,27 +217,43 @@ def dry_run(request: Request) -> DryRun:
     return DryRun(
         certificate=certificate,
         sigma=ready.steps[-1].grid.sigma,
-        mu=None if request.source == "none" else total_mu(ready.steps),
+        mu=total_mu(ready.steps) if ready.steps[-1].grid.sigma else None,
         balance=balance,
         work=estimate(ready.steps, ratings=counted, items=len(ready.selected.items)),
     )
 
 
-def prepare(request: Request) -> Prepared:
-    """Check everything that can be refused, and calibrate everything that needs no random bit."""
+def prepare(
+    ratings: RatingsLike | RatingsSource,
+    guarantee: Guarantee,
+    *,
+    strategy: Strategy | str = _DEFAULT_STRATEGY,
+    users: IdsLike | None = None,
+    alignment: AlignmentRecord | None = None,
+    items: IdsLike | None = None,
+    bounds: Bounds = _PRESENCE,
+    calibration: Calibration = Calibration.EXACT,
+    issuer: str | None = None,
+    allow_not_private_guide: bool = False,
+    insecure_seed: int | None = None,
+    insecure_no_noise: bool = False,
+) -> Prepared:
+    """Check everything that can be refused, and calibrate everything that needs no random bit.
+
+    The arguments are those of :func:`publish`.
+    """
     issued = today()  # before any work: how long that takes must not show
-    if request.issuer is not None:
-        require_issuer(request.issuer)
-    ratings, bounds, guarantee = request.ratings, request.bounds, request.guarantee
+    if issuer is not None:
+        require_issuer(issuer)
     ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
-    calibration = Calibration(request.calibration)
-    strategy = _known(request.strategy)
-    users = None if request.users is None else as_ids("users", request.users)
-    items = strategy.catalogue if request.items is None else as_ids("items", request.items)
-    selected = select(ratings, users, items)
+    calibration = Calibration(calibration)
+    strategy = _known(strategy)
+    users = None if users is None else as_ids("users", users)
+    items = strategy.catalogue if items is None else as_ids("items", items)
+    selected = _selected(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
-    guide = _guide_statement(strategy, selected.users, request.allow_not_private_guide)
+    guide = _guide_statement(strategy, selected.users, allow_not_private_guide)
     strategy = strategy.resolved(guarantee, selected.users)
     if strategy.dim is None:
         raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
@@ -256,13 +265,14 @@ def prepare(request: Request) -> Prepared:
         universe = "declared"
     elif strategy.learns_from_unlisted:
         universe = "hashed into buckets"
+    source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
     draft = Certificate.model_construct(
-        epsilon=None if request.insecure_no_noise else guarantee.epsilon,
+        epsilon=None if insecure_no_noise else guarantee.epsilon,
         delta=guarantee.delta,
         unit=guarantee.unit.value,
         calibration=calibration.value,
         bounds=bounds_statement(bounds),
-        noise=NoiseStatement.model_construct(source=request.source),
+        noise=NoiseStatement.model_construct(source=source),
         users=declared.users,
         items=declared.items,
         strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
@@ -272,24 +282,70 @@ def prepare(request: Request) -> Prepared:
             user_list="read off the ratings" if users is None else "declared",
             item_universe=universe,
             filtered_by=ratings.filtered_by,
-            alignment=_alignment_statement(request.alignment, users),
+            alignment=_alignment_statement(alignment, users),
         ),
         guide=guide,
         ledger=None,
         software=f"pricdr {__version__}",
-        issuer=request.issuer,
+        issuer=issuer,
         issued=issued,
     )
     return Prepared(
-        request=request,
+        guarantee=guarantee,
         strategy=strategy,
         ratings=ratings,
         selected=selected,
         # Nobody may be in both groups: each group pays with its whole budget.
         unlisted=ratings.outside(selected.users, selected.items) if strategy.learns_from_unlisted else None,
-        steps=calibrated(guarantee, strategy, declared, calibration, noisy=not request.insecure_no_noise),
+        steps=_calibrated(guarantee, strategy, declared, calibration, noisy=not insecure_no_noise),
         draft=draft,
     )
+
+
+def _selected(ratings: RatingsSource, users: Ids | None, items: Ids | None) -> RatingsSource:
+    """Return the listed users and items; refusals go by the lists and by sizes.
+
+    Ratings none of which count are published like any others, as noise alone: a refusal would tell whoever waits for
+    the release what was rated.
+    """
+    selected = ratings.select(users, items)
+    if not selected.users:
+        raise InputError("there are no users to publish")
+    if items is not None and not selected.items:
+        raise InputError("there are no items to publish")
+    sizes = (len(selected.items), MOST_ITEMS), (len(selected.users), MOST_USERS), (len(ratings), MOST_RATINGS)
+    for what, (count, most) in zip(("items", "users", "ratings"), sizes, strict=True):
+        if count > most:
+            raise InputError(f"{count:,} {what} are more than the {most:,} that sums are exact for")
+    return selected
+
+
+def _calibrated(
+    guarantee: Guarantee, strategy: Strategy, declared: Declared, calibration: Calibration, *, noisy: bool
+) -> tuple[CalibratedStep, ...]:
+    """Return every step with its σ and its grid; refuse what would fail once it is paid."""
+    bounds, exact = declared.bounds, calibration is Calibration.EXACT
+    layout = strategy.steps(declared)
+    if exact:
+        steps = calibrate(layout, guarantee, bounds)
+    else:
+        steps = (CalibratedStep(layout[-1], _paper_grid(guarantee, strategy, bounds)),)
+    delivered = composed_epsilon([(total_mu(steps), total_numbers(steps))], guarantee.delta)
+    if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
+        raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
+    if not noisy:
+        steps = noiseless(layout, bounds)
+    steps[-1].grid.radius(bounds)  # refuses a scale that exact arithmetic cannot hold
+    return steps
+
+
+def _paper_grid(guarantee: Guarantee, strategy: Strategy, bounds: Bounds) -> Grid:
+    if not strategy.rows_cancel:
+        raise ParameterError(f"the paper's calibration is for its own jlt and sjlt, not for {strategy.name}")
+    if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
+        raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
+    sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.columns)
+    return Grid.for_noise(sigma, bounds=bounds, dim=strategy.columns)
 
 
 def _warn_before_spending(foreseen: Certificate, ratings: RatingsSource, bounds: Bounds, *, counted: bool) -> None:

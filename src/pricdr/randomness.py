@@ -32,13 +32,13 @@ class _Key:
     def __init__(self, content: bytes) -> None:
         self._bytes = bytearray(content)
 
-    def hash(self, name: str, size: int) -> bytes:
-        """Return keyed BLAKE2b of the name: a pseudo-random function of it."""
-        return hashlib.blake2b(name.encode(), key=self._live(), digest_size=size).digest()
+    def address(self, name: str) -> bytes:
+        """Return keyed BLAKE2b of the name, as long as a block: a pseudo-random function of it."""
+        return hashlib.blake2b(name.encode(), key=self._live(), digest_size=BLOCK).digest()
 
     def derive(self, name: str) -> "_Key":
         """Return an independent key for ``name``."""
-        return _Key(self.hash(name, 32))
+        return _Key(hashlib.blake2b(name.encode(), key=self._live(), digest_size=32).digest())
 
     def encryptor(self, counter: int | None) -> "CipherContext":
         """Return AES-256 in counter mode from ``counter`` on, or of blocks as they are."""
@@ -92,7 +92,7 @@ class Stream:
 
     def address(self, name: str) -> bytes:
         """Return a 16-byte block address that only ``name`` and the key decide (a keyed hash)."""
-        return self._key.hash(name, BLOCK)
+        return self._key.address(name)
 
     def sealed(self, seal: "Seal", name: str) -> bytes:
         """Return the stream as it may travel to another process: its key, sealed."""

@@ -3,12 +3,11 @@
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from pricdr import Guarantee, Ratings, publish, verify
-from pricdr._publish import Request, dry_run
+from pricdr._publish import dry_run
 from pricdr.alignment.messages import AlignmentRecord, WhoLearns, read_alignment
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -133,11 +132,11 @@ def test_an_unknown_rule_does_not_reach_a_certificate():
 
 
 def test_a_dry_run_states_and_refuses_the_same():
-    request = Request(RATINGS, PROMISE, strategy=JLT(dim=2), users=USERS, alignment=record_of(USERS))
-    certificate = dry_run(request).certificate
+    given = {"strategy": JLT(dim=2), "users": USERS}
+    certificate = dry_run(RATINGS, PROMISE, alignment=record_of(USERS), **given).certificate
     assert certificate.input.alignment.session == SESSION
     with pytest.raises(InputError, match="not the list that align wrote"):
-        dry_run(replace(request, alignment=record_of(("a",))))
+        dry_run(RATINGS, PROMISE, alignment=record_of(("a",)), **given)
 
 
 def test_a_list_that_is_read_off_the_ratings_cannot_have_been_aligned(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr import Guarantee, Ratings, publish
-from pricdr._publish import Request, dry_run
+from pricdr._publish import dry_run
 from pricdr.privacy.plan import estimate
 from pricdr.strategies import JLT, SJLT, Spectral
 
@@ -27,7 +27,7 @@ RATINGS = _ratings(12_000, 6_000, 200_000)
 
 @pytest.mark.parametrize("strategy", [JLT(dim=100), SJLT(dim=100), Spectral(dim=8)], ids=lambda one: one.name)
 def test_memory_and_processor_time_are_about_right(strategy):
-    work = dry_run(Request(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users)).work
+    work = dry_run(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users).work
     began = time.process_time()
     publish(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users)
     spent = time.process_time() - began
@@ -42,9 +42,9 @@ def test_memory_and_processor_time_are_about_right(strategy):
 
 def test_twice_the_size_is_about_twice_the_work():
     strategy, single = Spectral(dim=8), _ratings(1_000, 500, 20_000)
-    small = dry_run(Request(single, PROMISE, strategy=strategy, users=single.users)).work
+    small = dry_run(single, PROMISE, strategy=strategy, users=single.users).work
     many = _ratings(100_000, 500, 200_000)
-    large = dry_run(Request(many, PROMISE, strategy=strategy, users=many.users)).work
+    large = dry_run(many, PROMISE, strategy=strategy, users=many.users).work
     assert 20 < (large.processor_seconds - 0.05) / (small.processor_seconds - 0.05) < 100
     assert large.memory > 5 * small.memory
 

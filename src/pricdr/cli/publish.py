@@ -282,9 +282,9 @@ class _Task:
         say(f"{users} came from align (session {record.session}): the certificate says so, and what that revealed")
 
     def _rehearsed(self, reading: "Reading[Any]", listed: "Ids | None", universe: "Ids | None") -> "DryRun":
-        from pricdr._publish import Request, dry_run
+        from pricdr._publish import dry_run
 
-        return dry_run(Request(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments))
+        return dry_run(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments)
 
 
 def _disclosed(certificate: "Certificate") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from operator import gt, le
-from typing import Any, Final
+from typing import Final
 
 from numpy.polynomial.legendre import leggauss
 from scipy.special import erfcx, ndtr, ndtri
@@ -37,6 +37,9 @@ SAMPLER_DISTANCE: Final = 2.0**-689
 """Total variation distance of one number's noise (two table draws, 2^-690 each) from its exact law: a tested bound."""
 _NODES, _WEIGHTS = (1 + leggauss(20)[0]) / 2, leggauss(20)[1] / 2
 """Nodes and weights of Gauss-Legendre quadrature on [0, 1]: exact to double precision for a ratio this smooth."""
+_ROOT_TWO: Final = math.sqrt(2)
+_MILLS: Final = math.sqrt(math.pi / 2)
+"""The Mills ratio r(x) = Φ(−x)/φ(x) is this times erfcx(x/√2)."""
 _FARTHEST: Final = 40.0
 """Standard deviations beyond which the normal distribution function is 0 or 1 to double precision."""
 
@@ -162,10 +165,11 @@ def delta_of(mu: float, epsilon: float) -> float:
     density = math.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
     if mu <= 1 and abs(upper) < 40:  # beyond that δ is 0 or 1 for every purpose, and 1 − x r(x) would cancel
         x = mu * _NODES - upper
-        return density * mu * math.fsum(_WEIGHTS * (1 - x * _mills(x)))
+        return density * mu * math.fsum(_WEIGHTS * (1 - x * (_MILLS * erfcx(x / _ROOT_TWO))))
+    far = _MILLS * erfcx(-lower / _ROOT_TWO)
     if upper > 0:
-        return float(ndtr(upper) - density * _mills(-lower))
-    return float(density * (_mills(-upper) - _mills(-lower)))
+        return float(ndtr(upper) - density * far)
+    return float(density * (_MILLS * erfcx(-upper / _ROOT_TWO) - far))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -269,11 +273,6 @@ def _sampler_delta(epsilon: float, dim: int) -> float:
     if epsilon > 700:  # e^ε would overflow, and is far beyond what the table can certify
         return math.inf
     return (1 + math.exp(epsilon)) * dim * SAMPLER_DISTANCE
-
-
-def _mills(x: Any) -> Any:  # noqa: ANN401 - of a number or of an array
-    """Return Φ(−x)/φ(x), the Mills ratio."""
-    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
 
 
 def _crossing(

@@ -7,7 +7,7 @@ sensitivity / grid, whatever the inputs.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -285,17 +285,3 @@ def erasing() -> Iterator[Secrets]:
         yield secrets
     finally:
         secrets.erase()
-
-
-def without_ratings(entries: Entries) -> Entries:
-    """Return the same users and items without a single rating: what is published of it is noise alone (a control)."""
-    n_items = len(entries.items)
-    return replace(
-        entries,
-        listed=entries.listed.converted(_emptied, n_items),
-        unlisted=None if entries.unlisted is None else entries.unlisted.converted(_emptied, n_items),
-    )
-
-
-def _emptied(block: CSR) -> CSR:
-    return with_values(block, np.zeros_like(block.data))

@@ -157,8 +157,8 @@ class _TableDraws:
     """Draws of parameter 2^10 at positions of a stream of their own."""
 
     def __init__(self, randomness: Randomness, name: str) -> None:
-        self.streams = {full: randomness.stream(full) for full in (f"{name} draws", f"{name} ties")}
-        self._draws, self._ties = self.streams.values()
+        self._draws, self._ties = randomness.stream(f"{name} draws"), randomness.stream(f"{name} ties")
+        self.streams = {f"{name} draws": self._draws, f"{name} ties": self._ties}
         self._table = alias_table()
 
     def draw(self, start: int, count: int) -> Int16Array:

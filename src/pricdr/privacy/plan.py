@@ -1,83 +1,16 @@
-"""What a release, or several, will cost: settled before a random bit is drawn.
+"""What a release will take, in time and memory, and what each of several releases to come may cost."""
 
-Whatever can be refused is refused here: nothing may fail once a ledger has paid.
-"""
-
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final
 
-from pricdr.data.blocks import RatingsSource
-from pricdr.data.ids import Ids
-from pricdr.errors import BudgetError, InputError, ParameterError, require_count
+from pricdr.errors import BudgetError, ParameterError, require_count
 from pricdr.parallel import cores
-from pricdr.privacy.accounting import LATTICE_FACTOR, Calibration, Guarantee, Unit, composed_epsilon, mu_of, paper_sigma
+from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, mu_of
 from pricdr.privacy.ledger import Balance
-from pricdr.privacy.steps import (
-    MOST_ITEMS,
-    MOST_RATINGS,
-    MOST_USERS,
-    Bounds,
-    CalibratedStep,
-    Declared,
-    Grid,
-    Kind,
-    calibrate,
-    noiseless,
-    total_mu,
-    total_numbers,
-)
-from pricdr.privacy.strategies.base import Strategy
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Kind, calibrate
 from pricdr.privacy.strategies.spectral import Spectral
-
-
-def select(ratings: RatingsSource, users: Ids | None, items: Ids | None) -> RatingsSource:
-    """Return the listed users and items; refusals go by the lists and by sizes.
-
-    Ratings none of which count are published like any others, as noise alone: a refusal would tell whoever waits for
-    the release what was rated.
-    """
-    selected = ratings.select(users, items)
-    if not selected.users:
-        raise InputError("there are no users to publish")
-    if items is not None and not selected.items:
-        raise InputError("there are no items to publish")
-    sizes = (len(selected.items), MOST_ITEMS), (len(selected.users), MOST_USERS), (len(ratings), MOST_RATINGS)
-    for what, (count, most) in zip(("items", "users", "ratings"), sizes, strict=True):
-        if count > most:
-            raise InputError(f"{count:,} {what} are more than the {most:,} that sums are exact for")
-    return selected
-
-
-def calibrated(
-    guarantee: Guarantee, strategy: Strategy, declared: Declared, calibration: Calibration, *, noisy: bool
-) -> tuple[CalibratedStep, ...]:
-    """Return every step with its σ and its grid; refuse what would fail once it is paid."""
-    bounds, exact = declared.bounds, calibration is Calibration.EXACT
-    layout = strategy.steps(declared)
-    if exact:
-        steps = calibrate(layout, guarantee, bounds)
-    else:
-        steps = (CalibratedStep(layout[-1], _paper_grid(guarantee, strategy, bounds)),)
-    delivered = composed_epsilon([(total_mu(steps), total_numbers(steps))], guarantee.delta)
-    if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
-        raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
-    if not noisy:
-        steps = noiseless(layout, bounds)
-    steps[-1].grid.radius(bounds)  # refuses a scale that exact arithmetic cannot hold
-    return steps
-
-
-def _paper_grid(guarantee: Guarantee, strategy: Strategy, bounds: Bounds) -> Grid:
-    if not strategy.rows_cancel:
-        raise ParameterError(f"the paper's calibration is for its own jlt and sjlt, not for {strategy.name}")
-    if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
-        raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
-    sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.columns)
-    return Grid.for_noise(sigma, bounds=bounds, dim=strategy.columns)
-
 
 _START: Final = 0.05
 """Seconds that even the smallest release takes."""
@@ -129,8 +62,7 @@ class Estimate:
 def estimate(settled: Iterable[CalibratedStep], *, ratings: int, items: int) -> Estimate:
     """Return what these steps take for so many ratings of so many items."""
     seconds, memory, item_rows, user_rows, learns = _START, 0, 0, 0, False
-    for one in settled:
-        step = one.step
+    for step in (calibrated.step for calibrated in settled):
         price = _GIVEN if step.kind is Kind.GIVEN else _LEARNT
         learns |= step.kind is not Kind.GIVEN
         columns = step.numbers

@@ -178,9 +178,9 @@ def _asked(c: Certificate) -> float | None:
     return c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon
 
 
-def _epsilon_at(settled: Sequence[CalibratedStep], delta: float, *, mu: float | None = None) -> float:
-    """Return ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
-    return composed_epsilon([(total_mu(settled) if mu is None else mu, total_numbers(settled))], delta)
+def _epsilon_at(settled: Sequence[CalibratedStep], delta: float) -> float:
+    """Return ε of the whole release, with the noise table's error counted."""
+    return composed_epsilon([(total_mu(settled), total_numbers(settled))], delta)
 
 
 def _stated_grid(grid: Grid, noisy: bool) -> float:
@@ -291,10 +291,10 @@ def _whole_user(c: Certificate, settled: Sequence[CalibratedStep]) -> list[Group
     """
     if c.unit == Unit.USER.value or not _noisy(c):
         return []
-    whole = total_mu(settled)
+    whole, numbers = total_mu(settled), total_numbers(settled)
 
     def cost(mu: float) -> float | None:
-        return _stated(_epsilon_at(settled, c.delta, mu=mu))
+        return _stated(composed_epsilon([(mu, numbers)], c.delta))
 
     return [
         GroupFigure(

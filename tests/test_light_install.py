@@ -66,7 +66,7 @@ def test_everything_that_an_issuer_or_an_auditor_does_needs_no_torch(ratings):
         "ledger plan --releases 3 budget.jsonl",
         "audit first --draws 200 --canaries 200",
         "revoke first --key key --reason mistake --out notices",
-        "strategies",
+        "list",
         "split many.csv --out parts",
         "inspect first second",  # last: 1 says that they differ
     )

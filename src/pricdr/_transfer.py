@@ -35,7 +35,7 @@ def transfer(
     Args:
         target: the target's ratings, or a data frame of them.
         release: a release of the source's ratings, for a method that takes one.
-        method: what to fit, or its name, for one with its defaults (``pricdr methods`` lists them).
+        method: what to fit, or its name, for one with its defaults (``pricdr list`` names them).
         plaintext_source: NOT PRIVATE: the source's ratings, for a method that reads them. For comparison only.
         validation: items to choose by; without it some of the ratings are set aside to choose by.
         chosen: what an earlier training chose; it is followed, and nothing is set aside.

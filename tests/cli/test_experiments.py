@@ -1,4 +1,4 @@
-"""``reproduce`` and ``search`` as a researcher uses them: in parts, again, and where something is missing or fails."""
+"""``reproduce`` as a researcher uses it: in parts, again, to search, and where something is missing or fails."""
 
 import json
 import os
@@ -13,6 +13,8 @@ import pytest
 
 from pricdr import Ratings
 from pricdr.data.tables import write_ratings
+from pricdr.experiments.table3 import read
+from tests.raw_files import FORMS, known_pair
 
 SPEC = """
 title = "A family"
@@ -86,13 +88,36 @@ def test_parts_of_a_family_are_run_and_a_failure_does_not_stop_the_rest(here, fa
     assert "2 runs to do" in again.out  # those that failed
 
 
+@pytest.mark.parametrize("what", ["family", "family --table3", "family --search --method popularity", "--table3"])
+def test_where_nothing_could_run_the_command_fails_and_says_where_data_is_from(here, family, pricdr, what):
+    (here / "nothing").mkdir()
+    words = [family if word == "family" else word for word in what.split()]
+    done = pricdr("reproduce", *words, "--data", here / "nothing", "--out", "results")
+    assert done.code == 2
+    assert done.err.startswith(f"error: nothing could run: {here / 'nothing'} has none of the data; docs/data.md says")
+    assert done.err.count("\n") == 1
+    assert "data not present: point PRICDR_DATA at it" in done.out
+
+
+def test_without_a_spec_there_is_nothing_to_reproduce(here, refused):
+    refused("reproduce", "--data", here, says="nothing to reproduce: name a spec, or say --table3")
+
+
+def test_table_3_is_counted_written_and_shown(pricdr, here):
+    FORMS[1].put(here / "data", *known_pair())
+    done = pricdr("reproduce", "--table3", "--data", here / "data", "--out", here / "out")
+    assert done.code == 0
+    assert "Amazon Music→Book | ours: differs (rating ≥ 3, the five steps) | 7 | 7 | 49 | 100.00%" in done.out
+    assert done.out.count("data not present: point PRICDR_DATA at it") == 8
+    assert read(here / "out" / "table3.json").rows[0].measured.users == 7
+
+
 @pytest.mark.parametrize(
     ("extra", "says"),
     [
         (("--only", "nobody"), "no arm or curve of these specs is called 'nobody'"),
         (("--seeds", "one"), "--seeds takes whole numbers"),
         (("--seeds", "-1"), "--seeds takes whole numbers"),
-        (("--seeds", ""), "--seeds takes whole numbers"),
     ],
 )
 def test_parts_that_do_not_exist_are_refused_before_anything_runs(here, family, refused, extra, says):
@@ -100,7 +125,7 @@ def test_parts_that_do_not_exist_are_refused_before_anything_runs(here, family, 
 
 
 def test_a_search_keeps_every_trial_and_writes_what_it_chose(here, family, pricdr):
-    fixed = ("search", family, "--data", here / "data", "--out", "results", "--trials", "2")
+    fixed = ("reproduce", "--search", family, "--data", here / "data", "--out", "results", "--trials", "2")
     first = pricdr(*fixed, "--method", "itemknn")
     assert first.code == 0, first.err
     assert "absent: data not present" in first.out
@@ -118,10 +143,13 @@ def test_a_search_keeps_every_trial_and_writes_what_it_chose(here, family, pricd
 
 
 def test_what_a_search_cannot_do_is_one_line(here, family, refused):
-    fixed = ("search", family, "--data", here / "data", "--out", "results")
+    fixed = ("reproduce", "--search", family, "--data", here / "data", "--out", "results")
     refused(*fixed, "--method", "nobody", says=("nobody",))
     refused(*fixed, "--trials", "0", "--method", "ease", says=("trials must be a whole number from 1 to 1,000",))
     refused(*fixed, "--strategy", "nobody", says=("nobody",))
+    refused(*fixed, "--strategy", "jlt", "--strategy", "sjlt", says="one --strategy")
+    refused(*fixed, "--only", "jlt", says="remove --only, --seeds and --table3")
+    refused("reproduce", family, "--data", here / "data", "--trials", 3, says="--trials is for --search")
 
 
 def test_two_tables_of_one_name_are_refused_before_one_overwrites_the_other(here, family, refused):
@@ -135,7 +163,19 @@ def test_two_tables_of_one_name_are_refused_before_one_overwrites_the_other(here
 def test_a_search_on_other_data_of_the_same_folder_is_refused(here, family, pricdr):
     """Both would be filed under the folder's name, and the settings of the second would replace those of the first."""
     family.write_text(SPEC.replace('name = "absent"\nfolder = "nowhere"', 'name = "denser"\ncore = 2\nfolder = "toy"'))
-    fixed = ("search", family, "--data", here / "data", "--out", "results", "--trials", "1", "--method", "popularity")
+    fixed = (
+        "reproduce",
+        "--search",
+        family,
+        "--data",
+        here / "data",
+        "--out",
+        "results",
+        "--trials",
+        "1",
+        "--method",
+        "popularity",
+    )
     wrong = pricdr(*fixed)
     assert wrong.code == 2
     assert "denser and here are different data in one folder, toy" in wrong.err
@@ -151,7 +191,7 @@ def test_nothing_is_chosen_where_every_trial_failed(here, family, pricdr):
     )
     family.write_text(SPEC.replace('[[data]]\nname = "absent"', always))
     done = pricdr(
-        *("search", family, "--data", here / "data", "--out", "results"),
+        *("reproduce", "--search", family, "--data", here / "data", "--out", "results"),
         *("--trials", "1", "--method", "dmf", "--method", "popularity"),
     )
     assert done.code == 0, done.err

@@ -13,6 +13,7 @@ from pricdr.data.synthetic import SyntheticConfig
 from pricdr.data.tables import write_ratings
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, method_class
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.strategies import JLT
 
 TRAINED = {"hetero", "hetero-paper", "symmetric", "dmf", "bpr", "neumf", "conet", "ddtcdr", "darec", "etl"}
@@ -74,21 +75,22 @@ def test_a_model_of_another_schema_is_named_before_anything_is_read(here, tmp_pa
     assert "schema_version 99" in capsys.readouterr().err
 
 
-def test_the_list_of_methods_says_which_are_not_private(capsys):
-    assert run(["methods"]) == 0
+def test_the_list_says_which_methods_are_not_private_and_what_strategies_need(capsys):
+    assert run(["list"]) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading.split() == ["method", "private?", "needs", "what", "it", "is"]
-    assert [line.split()[0] for line in lines] == list(METHODS)
-    plaintext = {"hetero", "conet", "ddtcdr", "darec", "etl", "ease-source"}
-    assert {line.split()[0] for line in lines if "NOT PRIVATE" in line} == plaintext
-    assert {line.split()[0] for line in lines if "as the release" in line} == {
-        "hetero",
-        "hetero-paper",
-        "symmetric",
-        "ease-release",
-        "ridge-release",
+    assert [line.split()[0] for line in lines if line] == [*METHODS, "strategy", *BY_NAME]
+    assert run(["list", "--json", "-"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    private = {one["name"]: one["private"] for one in listed["methods"]}
+    assert {name for name, note in private.items() if "NOT PRIVATE" in note} == {
+        *("hetero", "conet", "ddtcdr", "darec", "etl", "ease-source")
     }
-    assert all("yes" in line or "NOT PRIVATE" in line or "as the release" in line for line in lines)
+    assert {name for name, note in private.items() if "as the release" in note} == {
+        *("hetero", "hetero-paper", "symmetric", "ease-release", "ridge-release")
+    }
+    assert set(private.values()) <= {"yes", "NOT PRIVATE", "as the release", "as the release or NOT PRIVATE"}
+    assert {one["name"]: one["needs"] for one in listed["strategies"]}["guided"] == "guide"
 
 
 def test_reading_the_source_in_plaintext_is_said(here, tmp_path, capsys):

@@ -51,7 +51,7 @@ BROKEN = {
 @pytest.mark.parametrize(("module", "home", "says"), BROKEN.values(), ids=BROKEN.keys())
 def test_what_cannot_be_loaded_is_one_line_and_takes_nothing_with_it(installed, module, home, says, capsys):
     installed(pyproject("bad", {"thing": home}), home=module)
-    assert run(["methods"]) == 0
+    assert run(["list", "methods"]) == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
     (line,) = shown.err.splitlines()
@@ -68,13 +68,13 @@ def test_our_names_cannot_be_taken(installed, capsys):
     assert method_class("ease") is EASE
     assert BY_NAME["jlt"] is JLT
     assert list(METHODS) == OURS
-    assert run(["methods"]) == 0
+    assert run(["list", "methods"]) == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
     first, second = shown.err.splitlines()
     assert first == "warning: package bad 0.1 offers the method 'hetero', a name of PriCDR's own: ours is used"
     assert "'ease'" in second
-    assert run(["strategies"]) == 0
+    assert run(["list", "strategies"]) == 0
     assert "offers the strategy 'jlt', a name of PriCDR's own" in capsys.readouterr().err
 
 
@@ -86,7 +86,7 @@ def test_two_packages_with_one_name_are_both_named_and_neither_is_taken(installe
     with pytest.raises(ParameterError) as refused:
         method_class("neighbours")
     assert str(refused.value).startswith(says)
-    assert run(["methods"]) == 0
+    assert run(["list", "methods"]) == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
     assert says in shown.err
@@ -101,7 +101,7 @@ def test_two_packages_with_one_name_are_both_named_and_neither_is_taken(installe
 def test_what_is_no_name_or_no_class_is_not_offered(installed, name, home, capsys):
     installed(pyproject("bad", {name: home}), home="")
     assert list(METHODS) == OURS
-    assert run(["methods"]) == 0
+    assert run(["list", "methods"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: package bad 0.1 offers the method ")
 
@@ -112,7 +112,7 @@ def test_metadata_that_cannot_be_read_is_named(installed, capsys):
     for content in (b"[pricdr.methods]\nthis is no entry point\n", b"[pricdr.methods]\nx = \xff\xfe\n"):
         points.write_bytes(content)
         METHODS._offers = None
-        assert run(["methods"]) == 0
+        assert run(["list", "methods"]) == 0
         shown = capsys.readouterr()
         assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
         (line,) = shown.err.splitlines()

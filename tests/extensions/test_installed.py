@@ -70,11 +70,11 @@ def test_nothing_is_imported_before_it_is_asked_for(installed, here, capsys):
 
 def test_the_lists_say_where_each_comes_from(installed, capsys):
     installed()
-    assert run(["methods"]) == 0
+    assert run(["list", "methods"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("neighbours")]
     assert "as the release" in line
     assert line.endswith("users like this one, by their release rows (from pricdr-examples 1.2)")
-    assert run(["strategies"]) == 0
+    assert run(["list", "strategies"]) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading.split() == ["strategy", "directions", "needs", "what", "it", "is"]
     assert [line.split()[0] for line in lines] == [*BY_NAME.own, "buckets"]

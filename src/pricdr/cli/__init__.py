@@ -27,7 +27,7 @@ from pricdr.cli import (
     inspect,
     keygen,
     ledger,
-    methods,
+    listing,
     model,
     prepare,
     publish,
@@ -35,10 +35,8 @@ from pricdr.cli import (
     report,
     reproduce,
     revoke,
-    search,
     serve,
     split,
-    strategies,
     train,
     verify,
 )
@@ -61,7 +59,7 @@ class _InOrder(TyperGroup):
     ORDER: Final = (
         *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "export", "revoke", "audit"),
         *("split", "train", "evaluate", "recommend", "model", "serve", "serving-key"),
-        *("methods", "strategies", "prepare", "reproduce", "report", "search"),
+        *("list", "prepare", "reproduce", "report"),
     )
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer does not export what it passes
@@ -94,11 +92,9 @@ app.command("recommend")(recommend.recommend)
 app.add_typer(model.app, name="model")
 app.command("serve")(serve.serve)
 app.command("serving-key")(serve.serving_key)
-app.command("methods")(methods.methods)
-app.command("strategies")(strategies.strategies)
+app.command("list")(listing.list_names)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
-app.command("search")(search.search)
 require_local_paths(app)  # last: it goes over every command there is
 
 

@@ -9,7 +9,7 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
-from pricdr.cli.options import PublicKeyOption
+from pricdr.cli.options import PublicKeyOption, whole_numbers
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.repeat import ONE_RUN, ReleasesOption, RepeatOption, RepeatOptions, TargetOption
 from pricdr.errors import InputError, ParameterError
@@ -67,6 +67,7 @@ def evaluate(
     """
     from pricdr.data.splits import load_split
     from pricdr.evaluation.comparison import chosen_rankings, compared
+    from pricdr.evaluation.metrics import require_cutoffs
     from pricdr.files import require_absent
 
     if len(paths) < 2:
@@ -76,7 +77,7 @@ def evaluate(
     for path in (report, per_user):  # before any work: a ranking may take long
         if path is not None:
             require_absent(path)
-    places = _parse_cutoffs(cutoffs)
+    places = require_cutoffs(whole_numbers("-k", cutoffs, "5,10,20"))
     options = RepeatOptions(repeat, target, reading, threshold, release or (), allow_not_private)
     split = load_split(where)
     repetition = options.planned(folders, split, public_key)
@@ -101,16 +102,6 @@ def evaluate(
         _write_page(report, comparison, where, repeated)
     if per_user is not None:
         _write_values(per_user, comparison)
-
-
-def _parse_cutoffs(text: str) -> tuple[int, ...]:
-    """Return the numbers in ``5,10,20``, ascending."""
-    from pricdr.evaluation.metrics import require_cutoffs
-
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise ParameterError(f"-k takes whole numbers with commas between them, such as 5,10,20, got {text[:40]!r}")
-    return require_cutoffs([int(part) for part in parts])
 
 
 def _require_distinct(folders: Sequence[Path]) -> None:

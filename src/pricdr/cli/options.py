@@ -3,12 +3,14 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import typer
 
 from pricdr.errors import ParameterError
+from pricdr.extensions import Registry
 
+T = TypeVar("T")
 _PINNED = "PRICDR_PUBLIC_KEY"
 
 
@@ -52,3 +54,23 @@ class UnitName(StrEnum):
 DEFAULT_UNIT: Final = UnitName.RATING
 """What is protected where nobody says, in every command: the unit of the paper."""
 UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
+
+
+def name_given(registry: Registry[T], text: str) -> str:
+    """Return the name of what --method or --strategy asks for, by name or as module:Class, once it is found."""
+    try:
+        name = registry.named(text)
+        registry.find(name)
+    except ParameterError as error:
+        raise ParameterError(f"--{registry.kind}: {error}") from error
+    return name
+
+
+def whole_numbers(option: str, text: str, example: str) -> tuple[int, ...]:
+    """Return the numbers in a text such as ``5,10,20``."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise ParameterError(
+            f"{option} takes whole numbers with commas between them, such as {example}, got {text!r:.80}"
+        )
+    return tuple(map(int, parts))

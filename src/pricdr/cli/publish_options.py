@@ -30,7 +30,7 @@ StrategyOption: TypeAlias = Annotated[
         autocompletion=BY_NAME.complete,
         help="spectral learns taste directions from the ratings, inside the promise; guided learns them along a "
         "release of the other party; features takes public item features; jlt and sjlt are the paper's. Others by "
-        'name ("pricdr strategies" lists them) or as module:Class.',
+        'name ("pricdr list" names them) or as module:Class.',
     ),
 ]
 DimOption: TypeAlias = Annotated[

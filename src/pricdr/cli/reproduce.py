@@ -1,26 +1,28 @@
-"""``pricdr reproduce``: tables and figures, from data to results."""
+"""``pricdr reproduce``: tables and figures, from data to results; with ``--search``, settings by validation."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import DeviceName, DeviceOption
-from pricdr.errors import ParameterError
+from pricdr.cli.options import DeviceName, DeviceOption, whole_numbers
+from pricdr.errors import InputError, ParameterError
 
-DataOption = Annotated[Path, typer.Option(help="The folder of data sets.", envvar="PRICDR_DATA")]
-PreparedOption = Annotated[Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")]
-JobsOption = Annotated[int, typer.Option(help="Runs at the same time.")]
+if TYPE_CHECKING:
+    from pricdr.experiments.tasks import RunContext
 
 
 def reproduce(
-    data: DataOption,
+    data: Annotated[Path, typer.Option(help="The folder of data sets.", envvar="PRICDR_DATA")],
     specs: Annotated[list[Path] | None, typer.Argument(help="Spec files, such as specs/quick.toml.")] = None,
     out: Annotated[Path, typer.Option(help="Where results are kept and added to.")] = Path("results"),
-    prepared: PreparedOption = None,
+    prepared: Annotated[
+        Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")
+    ] = None,
     device: DeviceOption = DeviceName.AUTO,
-    jobs: JobsOption = 1,
+    jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 1,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="ARM", help="Run this arm, or the arms of this curve, and no others; may be repeated."),
@@ -32,13 +34,27 @@ def reproduce(
         bool,
         typer.Option("--table3", help="Count the paper's Table 3 from the raw files in --data, into table3.json."),
     ] = False,
+    search: Annotated[
+        bool, typer.Option("--search", help="Instead of running specs, search settings on their data, by validation.")
+    ] = False,
+    trials: Annotated[
+        int | None, typer.Option(help="--search: settings to try of each method, its defaults first.  [default: 12]")
+    ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(metavar="module:Class", help="Import a method that specs may name; may be repeated."),
+        typer.Option(
+            metavar="NAME|module:Class",
+            help="Import a method that specs may name; with --search, a method to search, by name too, instead of all. "
+            "May be repeated.",
+        ),
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(metavar="module:Class", help="Import a strategy that specs may name; may be repeated."),
+        typer.Option(
+            metavar="NAME|module:Class",
+            help="Import a strategy that specs may name, and may be repeated; with --search, search with a release of "
+            "this strategy at ε = 4, instead of jlt at ε = 8.",
+        ),
     ] = None,
 ) -> None:
     """Run what specs ask for, every arm with every seed, and print the tables.
@@ -48,75 +64,122 @@ def reproduce(
     Markdown; "pricdr report" makes one page of everything.
 
     A run that fails is named at the end, and the others go on; the command then exits with 1. A table whose data is
-    not there keeps its rows and says so.
+    not there keeps its rows and says so; where that holds for all, the command exits with 2.
+
+    --search tries settings of methods, the same number of each, drawn at random from the space it declares, and keeps
+    those that are best on validation items: in tuned/ beside each spec, for arms with "tuned = true". Settings chosen
+    before for other methods stay. Each trial is a line of --out/search, and none is made twice. Data that names other
+    data in its own "tuned" borrows what was chosen there, and is not searched.
 
     A spec may come from anywhere, so it imports nothing by itself: a method or strategy in it is ours, or one of an
     installed package, or one that is named here.
     """
+    from pricdr.experiments.tasks import RunContext
+    from pricdr.models.catalogue import METHODS
+
+    if not specs and (search or not table3):
+        raise ParameterError("nothing to reproduce: name a spec, or say --table3")
+    if search and (only or seeds or table3):
+        raise ParameterError("--search runs no arms: remove --only, --seeds and --table3")
+    if trials is not None and not search:
+        raise ParameterError("--trials is for --search")
+    counted = table3 and _count_table3(data, out)
+    if table3 and not specs:
+        _require_some([counted], data)
+    methods = tuple(method or (METHODS.own if search else ()))
+    context = RunContext(data, prepared, device.value, jobs, methods=methods, strategies=tuple(strategy or ()))
+    context.import_outside()
+    if search:
+        _search(specs or (), context, out, 12 if trials is None else trials)
+    elif specs:
+        numbers = () if seeds is None else tuple(dict.fromkeys(whole_numbers("--seeds", seeds, "1,2,3")))
+        _run(specs, context, out, tuple(only or ()), numbers)
+
+
+def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence[str], seeds: Sequence[int]) -> None:
     from pricdr.experiments.outline import NOT_PRESENT
-    from pricdr.experiments.runner import adopt, known_results, missing_runs, run
-    from pricdr.experiments.spec import read_specs, require_arms, require_names
+    from pricdr.experiments.runner import known_results, run, waiting_runs
+    from pricdr.experiments.spec import Spec, read_specs, require_arms, require_names
     from pricdr.experiments.tables import markdown_report
-    from pricdr.experiments.tasks import RunContext, is_present, missing_files
+    from pricdr.experiments.tasks import missing_files
     from pricdr.files import replace_file
 
-    if not specs and not table3:
-        raise ParameterError("nothing to reproduce: name a spec, or say --table3")
-    if table3:
-        _count_table3(data, out)
-    if not specs:
-        return
-    context = RunContext(
-        data, prepared, device.value, jobs, methods=tuple(method or ()), strategies=tuple(strategy or ())
-    )
-    context.import_outside()
-    arms, numbers = tuple(only or ()), _numbers(seeds)
-    tables = [spec for path in specs for spec in read_specs(path, path.parent / "tuned")]
+    tables = [spec for path in paths for spec in read_specs(path, path.parent / "tuned")]
     require_names(tables)
-    require_arms(tables, arms)
-    there = [spec for spec in tables if is_present(spec.data, data, prepared)]
-    for spec in there:
-        adopt(spec.only(arms, numbers), out)
-    waiting = [len(missing_runs(spec.only(arms, numbers), out / f"{spec.name}.jsonl")) for spec in there]
-    runs = "1 run" if sum(waiting) == 1 else f"{sum(waiting):,} runs"
-    say(f"{len(tables)} table{'s' if len(tables) > 1 else ''}, {runs} to do")
-    failures = []
+    require_arms(tables, only)
+    waiting = {spec.name: waiting_runs(spec, out, context, only=only, seeds=seeds) for spec in tables}
+    runs = sum(count or 0 for count in waiting.values())
+    say(f"{len(tables)} table{'s' if len(tables) > 1 else ''}, {'1 run' if runs == 1 else f'{runs:,} runs'} to do")
+    failures, before = [], 0
     with progress_bar("runs") as progress:
         for spec in tables:
-            before = sum(waiting[: there.index(spec)]) if spec in there else 0
 
             def overall(
-                what: str, done: float, total: int, note: str = "", before: int = before, name: str = spec.name
+                what: str, done: float, total: int, note: str = "", spec: Spec = spec, at: int = before
             ) -> None:
-                progress(what, before + done, sum(waiting), f"{name}: {note}")
+                progress(what, at + done, runs, f"{spec.name}: {note}")
 
-            failures += run(spec, out, context, only=arms, seeds=numbers, progress=overall)
+            failures += run(spec, out, context, only=only, seeds=seeds, progress=overall)
+            before += waiting[spec.name] or 0
     for spec in tables:
         text = markdown_report(spec, known_results(spec, out / f"{spec.name}.jsonl"))
         replace_file(out / f"{spec.name}.md", text.encode())
-        if spec in there:
+        if waiting[spec.name] is not None:
             say(*text.split("\n"))
         else:
-            say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(missing_files(spec.data, data, prepared))})")
+            say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(missing_files(spec.data, context.data, context.prepared))})")
     for failure in failures:
         warn(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}")
     if failures:
         raise typer.Exit(1)
+    _require_some((count is not None for count in waiting.values()), context.data)
 
 
-def _count_table3(data: Path, out: Path) -> None:
+def _search(paths: Sequence[Path], context: "RunContext", out: Path, trials: int) -> None:
+    from pricdr.experiments.arms import ReleaseSpec
+    from pricdr.experiments.outline import NOT_PRESENT
+    from pricdr.experiments.search import RELEASE, search, searchable, update_tuned
+    from pricdr.experiments.spec import read_search
+    from pricdr.models.catalogue import METHODS
+    from pricdr.privacy.strategies import BY_NAME
+
+    names, release, suffix = [METHODS.spelled(text) for text in context.methods], RELEASE, ""
+    if context.strategies:
+        if len(context.strategies) > 1:
+            raise ParameterError("--search searches with a release of one --strategy")
+        release = ReleaseSpec(strategy=BY_NAME.spelled(context.strategies[0]), epsilon=4.0)
+        suffix = f"_{release.strategy}"
+    read = [(path.parent / "tuned", data) for path in paths for data in read_search(path)]
+    reasons = [reason for _, reason in searchable([data for _, data in read], context)]
+    for (tuned, data), reason in zip(read, reasons, strict=True):
+        if reason:
+            say(f"{data.name or data.folder}: {reason}")
+            continue
+        name = f"{data.search_name}{suffix}"
+        with progress_bar(f"search on {name}") as progress:
+            log = out / "search" / f"{name}.jsonl"
+            best = search(data, names, trials, log, context, release=release, progress=progress)
+        chosen = tuned / f"{name}.toml"
+        update_tuned(chosen, best, f"chosen on the validation items of {name}; the trials are in search/{name}.jsonl")
+        say(f"{name}: {len(best)} method{'' if len(best) == 1 else 's'}, chosen settings in {chosen}")
+        for failed in [method for method in names if method not in best]:
+            warn(f"{name}: every trial of {failed} failed, so nothing was chosen for it")
+    _require_some((not reason.startswith(NOT_PRESENT) for reason in reasons), context.data)
+
+
+def _count_table3(data: Path, out: Path) -> bool:
+    """Count, write and show Table 3; return whether there was anything to count."""
     from pricdr.experiments import table3
 
     with progress_bar("Table 3") as progress:
         counted = table3.measure(data, progress=progress)
     table3.write(out / "table3.json", counted)
     say(*table3.markdown(counted).split("\n"))
+    return any(row.measured is not None for row in counted.rows)
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    parts = text.split(",")
-    if not all(part.strip().isascii() and part.strip().isdigit() and len(part) < 10 for part in parts):
-        raise ParameterError(f"--seeds takes whole numbers from 0 on, such as 1,2,3, got {text!r:.80}")
-    return tuple(dict.fromkeys(int(part) for part in parts))
+def _require_some(present: Iterable[bool], data: Path) -> None:
+    if not any(present):
+        raise InputError(
+            f"nothing could run: {data} has none of the data; docs/data.md says where each data set is from"
+        )

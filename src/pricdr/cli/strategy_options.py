@@ -10,8 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pricdr.cli.options import refuse_unused_key
-from pricdr.cli.registries import name_given
+from pricdr.cli.options import name_given, refuse_unused_key
 from pricdr.cli.revocations import heed_revocations
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.strategies import BY_NAME, require_arguments

@@ -10,10 +10,9 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
-from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
+from pricdr.cli.options import DeviceName, PublicKeyOption, name_given, refuse_unused_key
 from pricdr.cli.ratings_input import FILES, RatingsInput, require_one_stream, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
-from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
 from pricdr.cli.starting import StartOption, keep_networks, require_known_epochs, say_found, starting_networks
@@ -66,7 +65,7 @@ def train(
         typer.Option(
             metavar="NAME",
             autocompletion=METHODS.complete,
-            help=f"{', '.join(METHODS.own)}; another that is installed (see pricdr methods); or one of your own as "
+            help=f"{', '.join(METHODS.own)}; another that is installed (see pricdr list); or one of your own as "
             "module:Class.  [default: hetero with a release or source, dmf without]",
         ),
     ] = None,

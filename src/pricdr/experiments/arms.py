@@ -160,7 +160,7 @@ class ReleaseSpec:
     __pydantic_config__ = RECORD
 
     strategy: Line = "jlt"
-    """A strategy by name (pricdr strategies lists them) that needs nothing beyond its columns and a guide, so not
+    """A strategy by name (pricdr list names them) that needs nothing beyond its columns and a guide, so not
     features. module:Class where the command line names it too."""
     dim: Annotated[Whole | None, limits(minimum=1, maximum=MOST_COLUMNS)] = None
     """Numbers per user; without it 200 for jlt and sjlt, and what suits ε for the others."""
@@ -229,7 +229,7 @@ class Arm:
     name: Line
     """What the table calls it; no two arms alike."""
     method: Line
-    """A method by name (pricdr methods lists them), or module:Class where the command line names it too."""
+    """A method by name (pricdr list names them), or module:Class where the command line names it too."""
     preset: Line = "default"
     """Whose settings to start from: default, or for hetero also paper."""
     release: ReleaseSpec | None = None

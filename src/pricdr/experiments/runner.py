@@ -109,6 +109,17 @@ def run(
     return failures
 
 
+def waiting_runs(
+    spec: Spec, folder: Path, context: RunContext, *, only: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> int | None:
+    """Return how many runs :func:`run` would make, once other tables' results are taken over; None without the data."""
+    if not is_present(spec.data, context.data, context.prepared):
+        return None
+    wanted = spec.only(only, seeds)
+    adopt(wanted, folder)
+    return len(missing_runs(wanted, folder / f"{spec.name}.jsonl"))
+
+
 def run_arm(
     task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: FinishedNetworks | None = None
 ) -> Result:

@@ -6,7 +6,7 @@ needs nothing beyond numpy and torch.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 from pricdr.data.toml_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
 from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, result_key
+from pricdr.experiments.outline import NOT_PRESENT
 from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
 from pricdr.experiments.results import append_line, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
-from pricdr.experiments.tasks import RunContext, Task, spread
+from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
 from pricdr.files import replace_file
 from pricdr.models.base import DataAccess, SearchSpace
 from pricdr.models.catalogue import method_class
@@ -124,6 +125,27 @@ def search(
         if tried:
             best[method] = max(tried, key=lambda trial: trial.validation).settings
     return best
+
+
+def searchable(data: Sequence[DataSpec], context: RunContext) -> list[tuple[DataSpec, str]]:
+    """Return each data set with why it cannot be searched, empty where it can.
+
+    What two of them chose would be filed under one name if they were in one folder: that is refused.
+    """
+    reasons: list[tuple[DataSpec, str]] = []
+    filed: dict[str, DataSpec] = {}
+    for one in data:
+        missing = missing_files(one, context.data, context.prepared)
+        if one.tuned is not None:
+            reason = f"not searched, since it uses the settings chosen for {one.tuned}"
+        else:
+            reason = f"{NOT_PRESENT} ({'; '.join(missing)})" if missing else ""
+        first = one if reason else filed.setdefault(one.search_name, one)
+        if first.content() != one.content():
+            names = f"{one.name or 'one'} and {first.name or 'data before it'}"
+            raise ParameterError(f"{names} are different data in one folder, {one.folder}: search one of them")
+        reasons.append((one, reason))
+    return reasons
 
 
 @dataclass(frozen=True)

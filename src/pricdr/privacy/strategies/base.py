@@ -62,7 +62,7 @@ class Strategy(ABC):
     name: ClassVar[str]
     """As in certificates, on the command line and in the registry."""
     summary: ClassVar[str] = ""
-    """What it is, in a few words, for ``pricdr strategies``."""
+    """What it is, in a few words, for ``pricdr list``."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Fields that it cannot be run without; their default, None, is for describing it alone."""
     rows_cancel: ClassVar[bool] = False

@@ -101,7 +101,7 @@ def test_ease_is_refused_by_its_size(monkeypatch):
 
 
 def test_ease_on_a_release_counts_its_columns(monkeypatch):
-    from pricdr.models.methods.closed_form import Side, solve_ease
+    from pricdr.models.methods.linear import Side, solve_ease
     from pricdr.models.training_data import TrainingData
 
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")

@@ -3,6 +3,8 @@
 Whatever is done to a release here costs no privacy: it is post-processing.
 """
 
+from typing import Any
+
 from pricdr.data.ratings import RatingsLike
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
@@ -47,25 +49,16 @@ def transfer(
         method = configure(METHODS.named(method), {})
     if release is not None and plaintext_source is not None:
         raise ParameterError("give a release or a plaintext source, not both")
+    how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
     if plaintext_source is not None:
         if not isinstance(method, PlaintextMethod):
             raise ParameterError(f"{type(method).__name__} does not read the source's ratings")
-        return method.fit_plaintext(
-            target, plaintext_source, validation=validation, chosen=chosen, log=log, progress=progress
-        )
+        return method.fit_plaintext(target, plaintext_source, **how)
     if release is not None:
         if not isinstance(method, ReleaseMethod):
             raise ParameterError(f"{type(method).__name__} takes no release")
-        return method.fit(
-            target,
-            release,
-            validation=validation,
-            chosen=chosen,
-            allow_not_private=allow_not_private,
-            log=log,
-            progress=progress,
-        )
+        return method.fit(target, release, allow_not_private=allow_not_private, **how)
     if not isinstance(method, TargetMethod):
         needs = " or ".join(access.value for access in method.data_access())
         raise ParameterError(f"{type(method).__name__} needs {needs}")
-    return method.fit(target, validation=validation, chosen=chosen, log=log, progress=progress)
+    return method.fit(target, **how)

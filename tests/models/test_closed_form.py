@@ -4,8 +4,8 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
 from pricdr.errors import InputError, ParameterError
-from pricdr.models.methods import closed_form
-from pricdr.models.methods.closed_form import Side, popularity_tie_break, solve_ease
+from pricdr.models.methods import linear
+from pricdr.models.methods.linear import Side, popularity_tie_break, solve_ease
 from pricdr.models.training_data import TrainingData
 
 USERS, ITEMS, OTHERS = 30, 20, 25
@@ -83,7 +83,7 @@ def test_the_inverse_takes_no_memory_of_its_own():
     root = rng.standard_normal((40, 40))
     gram = np.asfortranarray(np.tril(root @ root.T))
     wanted = np.linalg.inv(root @ root.T + 0.5 * np.eye(40))
-    inverse = closed_form.invert(gram, 0.5)
+    inverse = linear.invert(gram, 0.5)
     assert np.shares_memory(inverse, gram)
     np.testing.assert_allclose(inverse, wanted, atol=1e-10)
 
@@ -97,10 +97,10 @@ def test_the_inverse_never_hands_lapack_more_than_a_block(monkeypatch, size):
         seen.append(matrix.shape)
         return dpotrf(matrix, **options)
 
-    monkeypatch.setattr(closed_form, "dpotrf", watched)
+    monkeypatch.setattr(linear, "dpotrf", watched)
     root = np.random.default_rng(2).standard_normal((size, size))
     whole = root @ root.T
-    inverse = closed_form.invert(np.asfortranarray(np.tril(whole)), 0.5, block=7)
+    inverse = linear.invert(np.asfortranarray(np.tril(whole)), 0.5, block=7)
     np.testing.assert_allclose(inverse, np.linalg.inv(whole + 0.5 * np.eye(size)), atol=1e-10)
     assert len(seen) == -(-size // 7)
     assert max(seen) <= (7, 7)
@@ -110,21 +110,21 @@ def test_the_inverse_is_exact_at_the_smallest_regularisation():
     """Where most eigenvalues are λ alone: an inverse by elimination loses all digits there."""
     vectors, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((300, 60)))
     gram = vectors @ vectors.T
-    ridge = 2 * closed_form.SMALLEST_REGULARISATION * gram.diagonal().max()
+    ridge = 2 * linear.SMALLEST_REGULARISATION * gram.diagonal().max()
     wanted = (np.eye(300) - gram / (1 + ridge)) / ridge
-    inverse = closed_form.invert(np.asfortranarray(np.tril(gram)), ridge, block=64)
+    inverse = linear.invert(np.asfortranarray(np.tril(gram)), ridge, block=64)
     np.testing.assert_allclose(inverse, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
 def test_a_regularisation_that_rounding_swallows_is_refused():
     with pytest.raises(ParameterError, match="regularisation 1e-30 is too small"):
-        closed_form.invert(np.asfortranarray(np.ones((40, 40))), 1e-30)
+        linear.invert(np.asfortranarray(np.ones((40, 40))), 1e-30)
 
 
 def test_a_matrix_without_a_cholesky_factor_is_refused():
     """As rounding may leave one: large enough a λ by its size, and still not positive definite."""
     with pytest.raises(ParameterError, match=r"regularisation 0\.5 is too small"):
-        closed_form.invert(np.asfortranarray(np.diag([1.0, -1.0])), 0.5, block=1)
+        linear.invert(np.asfortranarray(np.diag([1.0, -1.0])), 0.5, block=1)
 
 
 def test_the_own_row_only_shifts_what_was_rated():
@@ -165,8 +165,8 @@ def test_with_every_direction_low_rank_is_ease_itself(kind):
 
 
 def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
-    monkeypatch.setattr(closed_form, "RANK", 3)
-    monkeypatch.setattr(closed_form, "_ROUNDS", 500)  # random ratings have no leading directions to speak of
+    monkeypatch.setattr(linear, "RANK", 3)
+    monkeypatch.setattr(linear, "_ROUNDS", 500)  # random ratings have no leading directions to speak of
     given = inputs("plaintext")
     found = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=Side.LOW_RANK)
     X = stacked(given, 0.4)
@@ -179,17 +179,17 @@ def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
 
 
 def test_a_matrix_that_takes_hours_to_invert_is_not_inverted(monkeypatch):
-    monkeypatch.setattr(closed_form, "LARGEST_INVERTED", ITEMS - 1)
-    monkeypatch.setattr(closed_form, "invert", lambda *_: pytest.fail("inverted"))
+    monkeypatch.setattr(linear, "LARGEST_INVERTED", ITEMS - 1)
+    monkeypatch.setattr(linear, "invert", lambda *_: pytest.fail("inverted"))
     assert solve_ease("ease", inputs("nothing"), regularisation=2.0).user_vectors.shape[1] == ITEMS
-    monkeypatch.setattr(closed_form, "LARGEST_INVERTED", ITEMS)
+    monkeypatch.setattr(linear, "LARGEST_INVERTED", ITEMS)
     with pytest.raises(pytest.fail.Exception):
         solve_ease("ease", inputs("nothing"), regularisation=2.0)
 
 
 def test_low_rank_says_what_it_needs_before_it_starts(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
-    monkeypatch.setattr(closed_form, "RANK", 10**6)
+    monkeypatch.setattr(linear, "RANK", 10**6)
     given = inputs("nothing")
     wide = TrainingData(given.users, given.items, given.ratings, np.zeros((USERS, 9000), np.float32), given.present)
     with pytest.raises(InputError, match=r"EASE of rank 1,000,000 on 30 users and 9,020 columns needs about .* MB"):

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from pricdr.models.fitted import Basis as Basis
     from pricdr.models.fitted import Chosen as Chosen
     from pricdr.models.fitted import FittedModel as FittedModel
-    from pricdr.models.fitted import HistorySummary as HistorySummary
     from pricdr.models.fitted import Origin as Origin
     from pricdr.models.fitted import Recommendation as Recommendation
     from pricdr.models.fitted import Recommendations as Recommendations
     from pricdr.models.fitted import Trust as Trust
-    from pricdr.models.fitted import WrittenRecommendations as WrittenRecommendations
     from pricdr.models.interaction import Interaction as Interaction
     from pricdr.models.methods.crossdomain import DDTCDR as DDTCDR
     from pricdr.models.methods.crossdomain import ETL as ETL
@@ -57,12 +55,7 @@ if TYPE_CHECKING:
     from pricdr.models.methods.linear import compare_with_ridge as compare_with_ridge
     from pricdr.models.methods.paper import PaperCDR as PaperCDR
     from pricdr.models.methods.paper import PaperConfig as PaperConfig
-    from pricdr.training.checkpoints import Checkpoint as Checkpoint
-    from pricdr.training.checkpoints import CheckpointFiles as CheckpointFiles
-    from pricdr.training.checkpoints import Checkpoints as Checkpoints
-    from pricdr.training.checkpoints import State as State
     from pricdr.training.loop import TrainingOptions as TrainingOptions
-    from pricdr.training.run_log import Epoch as Epoch
     from pricdr.training.run_log import RunLog as RunLog
 
 _NAMES = {
@@ -72,12 +65,10 @@ _NAMES = {
         "Basis",
         "Chosen",
         "FittedModel",
-        "HistorySummary",
         "Origin",
         "Recommendation",
         "Recommendations",
         "Trust",
-        "WrittenRecommendations",
     ),
     "models.interaction": ("Interaction",),
     "models.methods.hetero": ("HeteroCDR", "SourceStageConfig", "SymmetricCDR"),
@@ -109,8 +100,7 @@ _NAMES = {
         "compare_with_ridge",
     ),
     "training.loop": ("TrainingOptions",),
-    "training.run_log": ("Epoch", "RunLog"),
-    "training.checkpoints": ("Checkpoint", "CheckpointFiles", "Checkpoints", "State"),
+    "training.run_log": ("RunLog",),
 }
 _HOME = {name: f"pricdr.{module}" for module, names in _NAMES.items() for name in names}
 

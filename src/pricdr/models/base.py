@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,6 @@ Trained: TypeAlias = tuple[FittedModel, Chosen]
 TrainOnce: TypeAlias = Callable[..., Trained]
 """Trains once on some ratings, given ``validation``, ``chosen`` and ``log``."""
 
-SOFTWARE: Final = f"pricdr {__version__}"
 CHOOSING: Final = "choosing"
 """The phase of a training by which something is chosen, before everything is trained on."""
 _COLD_SHARE: Final = 0.1
@@ -92,37 +91,43 @@ class Method(ABC):
         groups = ((part.name, getattr(self, part.name)) for part in fields(self))
         return {name: asdict(group) for name, group in groups if group is not None}
 
-    def _choice(
+    def _fit(
         self,
         train: TrainOnce,
         target: Ratings,
+        *,
         validation: HeldOut | None,
         chosen: Chosen | None,
         log: RunLog,
-        *,
-        chooses: bool = True,
+        progress: Progress | bool,
+        chooses: bool,
         known: BoolArray | None = None,
-    ) -> Chosen:
-        """Return what a training follows: what was chosen before, or what one on all but the items set aside chooses.
+        **origin: Any,  # noqa: ANN401 - fields of Origin
+    ) -> FittedModel:
+        """Choose, unless that was done before; then train on everything, and return a model that records both.
 
-        Where the ratings are too few to set any aside, every epoch is trained, and the result says why. ``known`` are
-        the users with data of the source: those who can stand in for cold users.
+        A training chooses by ``validation``, or follows what was ``chosen``. With neither, one on all but some items
+        that are set aside chooses; where the ratings are too few for that, every epoch is trained, and the result says
+        why. ``known`` are the users with data of the source: those who can stand in for cold users.
         """
         if validation is not None and chosen is not None:
             raise ParameterError("give validation to choose by, or what was chosen before, not both")
         sizes = f"{len(target.users):,} users x {len(target.items):,} items"
-        if validation is None and chosen is None and chooses:
-            log.working(f"{CHOOSING} {self.name}", sizes)
-            seed = 0 if self.options is None else self.options.seed
-            cold = 0.0 if known is None else _COLD_SHARE
-            try:
-                kept, held_out = set_aside(target, seed=seed, cold=cold, among=known)
-            except InputError as error:
-                chosen = Chosen(not_chosen=str(error))
-            else:
-                _, chosen = train(kept, validation=held_out, chosen=NOTHING_CHOSEN, log=log.in_phase(CHOOSING))
-        log.working(f"fitting {self.name}", sizes)
-        return chosen or NOTHING_CHOSEN
+        with log.reporting_to(progress) as run_log:
+            if validation is None and chosen is None and chooses:
+                run_log.working(f"{CHOOSING} {self.name}", sizes)
+                seed = 0 if self.options is None else self.options.seed
+                cold = 0.0 if known is None else _COLD_SHARE
+                try:
+                    kept, held_out = set_aside(target, seed=seed, cold=cold, among=known)
+                except InputError as error:
+                    chosen = Chosen(not_chosen=str(error))
+                else:
+                    _, chosen = train(kept, validation=held_out, chosen=NOTHING_CHOSEN, log=run_log.in_phase(CHOOSING))
+            run_log.working(f"fitting {self.name}", sizes)
+            model, settled = train(target, validation=validation, chosen=chosen or NOTHING_CHOSEN, log=run_log)
+        settings, software = self.settings(), f"pricdr {__version__}"
+        return replace(model, chosen=settled, origin=Origin(settings, software=software, **origin))
 
 
 class TargetMethod(Method):
@@ -147,11 +152,9 @@ class TargetMethod(Method):
             log: where the training reports to.
             progress: True shows how far it has come; a function is called with it.
         """
-        target = Ratings.of(target)
-        with log.reporting_to(progress) as run_log:
-            start = self._choice(self._train, target, validation, chosen, run_log, chooses=self.options is not None)
-            model, settled = self._train(target, validation=validation, chosen=start, log=run_log)
-        return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint(), software=SOFTWARE))
+        target, chooses = Ratings.of(target), self.options is not None
+        how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
+        return self._fit(self._train, target, **how, chooses=chooses, trained_on=target.fingerprint())
 
     @abstractmethod
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -194,24 +197,24 @@ class ReleaseMethod(Method):
         listed = set(release.users)
         known = np.array([user in listed for user in target.users], dtype=bool)
 
-        def train(ratings: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-            return self._train(ratings, release, validation=validation, chosen=chosen, log=log)
+        def train(ratings: Ratings, **how: Any) -> Trained:  # noqa: ANN401 - see TrainOnce
+            return self._train(ratings, release, **how)
 
-        with log.reporting_to(progress) as run_log:
-            start = self._choice(train, target, validation, chosen, run_log, known=known)
-            model, settled = self._train(target, release, validation=validation, chosen=start, log=run_log)
-        origin = Origin(
-            self.settings(),
-            target.fingerprint(),
+        how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
+        return self._fit(
+            train,
+            target,
+            **how,
+            chooses=True,
+            known=known,
+            trained_on=target.fingerprint(),
             release=release.sha256(),
             # Only a signature that was checked says anything about who made the release.
             release_signed_by=release.certificate.signed_by if release.verified else None,
             release_covers=(int(known.sum()), len(known)),
             certificate=release.certificate,
             release_verified=release.verified,
-            software=SOFTWARE,
         )
-        return replace(model, chosen=settled, origin=origin)
 
     @abstractmethod
     def _train(
@@ -257,17 +260,13 @@ class PlaintextMethod(Method):
         everyone = target.users + tuple(user for user in source.users if user not in own)
         known_source, ratings = source.select(users=everyone), target.select(users=everyone)
 
-        def train(ratings: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-            pair = DomainPair(known_source, ratings)
-            return self._train_plaintext(pair, validation=validation, chosen=chosen, log=log)
+        def train(ratings: Ratings, **how: Any) -> Trained:  # noqa: ANN401 - see TrainOnce
+            return self._train_plaintext(DomainPair(known_source, ratings), **how)
 
-        known = np.diff(known_source.matrix.indptr) > 0
-        with log.reporting_to(progress) as run_log:
-            chooses = self.options is not None
-            start = self._choice(train, ratings, validation, chosen, run_log, chooses=chooses, known=known)
-            model, settled = train(ratings, validation=validation, chosen=start, log=run_log)
-        origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True, software=SOFTWARE)
-        return replace(model, chosen=settled, origin=origin)
+        known, chooses = np.diff(known_source.matrix.indptr) > 0, self.options is not None
+        how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
+        about: Any = {"trained_on": target.fingerprint(), "plaintext_source": True}
+        return self._fit(train, ratings, **how, chooses=chooses, known=known, **about)
 
     @abstractmethod
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:

@@ -6,6 +6,7 @@ The first layer of a network over [user; item] is the sum of a user's and an ite
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -38,7 +39,8 @@ class Interaction:
 
     def __post_init__(self) -> None:
         widths = [self.user_parts.shape[1], *(len(bias) for _, bias in self.layers)]
-        fits = all(weights.shape == (out, into) for (weights, _), into, out in _steps(self.layers, widths))
+        steps = zip(self.layers, pairwise(widths), strict=True)
+        fits = all(weights.shape == (out, into) for (weights, _), (into, out) in steps)
         if self.item_parts.shape[1] != widths[0] or not fits or widths[-1] != 1 or not self.layers:
             raise InputError(f"layers of an interaction do not fit each other: {widths}")
         if not self.largest_score() <= LARGEST_SCORE:
@@ -59,68 +61,47 @@ class Interaction:
 
     def score(self, users: IntArray, items: slice | None = None) -> Float32Array:
         """Return the scores of all items, or of those in ``items``, for users at these positions."""
-        return self._network.score(self.user_parts[users], slice(None) if items is None else items)
+        import torch  # seconds to load, and most models do without
+
+        item_parts, layers = self._on_device
+        parts = item_parts if items is None else item_parts[items]
+        # One user at a time on a processor, so memory stays items x width.
+        at_once = 1 if parts.device.type == "cpu" else max(1, _CELLS_ON_GPU // max(1, parts.numel()))
+        scores = torch.empty(len(users), len(parts))
+        for start in range(0, len(users), at_once):
+            own = torch.as_tensor(self.user_parts[users[start : start + at_once]], device=parts.device)
+            scores[start : start + at_once] = _output(parts + own[:, None], layers)
+        return scores.numpy()
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user."""
-        return self._network.score_candidates(self.user_parts[users], candidates)
+        import torch
+
+        item_parts, layers = self._on_device
+        chosen = item_parts[torch.as_tensor(candidates, device=item_parts.device)]
+        own = torch.as_tensor(self.user_parts[users], device=item_parts.device)
+        return _output(chosen + own[:, None], layers).cpu().numpy()
 
     @cached_property
-    def _network(self) -> "_DeviceNetwork":
-        return _DeviceNetwork(self.item_parts, self.layers)
-
-
-class _DeviceNetwork:
-    """The items' parts and the layers, on a GPU where there is one: a pair costs thousands of operations.
-
-    torch is imported here and not above: it takes seconds to load, and most models do without.
-    """
-
-    def __init__(self, item_parts: Float32Array, layers: Sequence[Layer]) -> None:
+    def _on_device(self) -> "tuple[Tensor, list[tuple[Tensor, Tensor]]]":
+        """The items' parts and the layers, on a GPU where there is one: a pair costs thousands of operations."""
         TRAIN.require()
         import torch
 
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._items = self._put(item_parts)
-        self._layers = [(self._put(weights), self._put(bias)) for weights, bias in layers]
-
-    def score(self, user_parts: Float32Array, items: slice) -> Float32Array:
-        """Return the scores of these items; one user at a time on a processor, so memory stays items x width."""
-        import torch
-
-        item_parts = self._items[items]
-        at_once = 1 if self._device.type == "cpu" else max(1, _CELLS_ON_GPU // max(1, item_parts.numel()))
-        scores = torch.empty(len(user_parts), len(item_parts))
-        for start in range(0, len(user_parts), at_once):
-            users = self._put(user_parts[start : start + at_once])
-            scores[start : start + at_once] = self._output(item_parts + users[:, None])
-        return scores.numpy()
-
-    def score_candidates(self, user_parts: Float32Array, candidates: IntArray) -> Float32Array:
-        """Return the scores of a few items for each user."""
-        import torch
-
-        summed = self._items[torch.as_tensor(candidates, device=self._device)] + self._put(user_parts)[:, None]
-        return self._output(summed).cpu().numpy()
-
-    def _put(self, array: Float32Array) -> "Tensor":
-        import torch
-
-        return torch.as_tensor(array, device=self._device)
-
-    def _output(self, hidden: "Tensor") -> "Tensor":
-        """Return scores from sums of parts, which are overwritten."""
-        import torch
-        from torch.nn.functional import linear
-
-        with torch.no_grad():
-            for weights, bias in self._layers:
-                hidden = linear(hidden.relu_(), weights, bias)
-        return hidden[..., 0]
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        layers = [tuple(torch.as_tensor(part, device=device) for part in layer) for layer in self.layers]
+        return torch.as_tensor(self.item_parts, device=device), layers  # type: ignore[return-value]
 
 
-def _steps(layers: Sequence[Layer], widths: list[int]) -> list[tuple[Layer, int, int]]:
-    return list(zip(layers, widths[:-1], widths[1:], strict=True))
+def _output(hidden: "Tensor", layers: "Sequence[tuple[Tensor, Tensor]]") -> "Tensor":
+    """Return scores from sums of parts, which are overwritten."""
+    import torch
+    from torch.nn.functional import linear
+
+    with torch.no_grad():
+        for weights, bias in layers:
+            hidden = linear(hidden.relu_(), weights, bias)
+    return hidden[..., 0]
 
 
 def largest(numbers: npt.NDArray[Any]) -> float:

@@ -5,7 +5,6 @@ last digit of a single-precision matrix product may depend on the shapes of its 
 """
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -92,8 +91,6 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 _GROUP: Final = 32
 """Items in a group: the best scores of all groups give a lower bound on the k-th best score."""
-_RUN: Final = 256
-"""Neighbouring items that are compared together in a later block: most runs contain no new candidate."""
 _MOST_CANDIDATES: Final = 8
 """Average number of candidates per row up to which a later block is not searched row by row."""
 
@@ -130,16 +127,10 @@ class BestItems:
         """Return the rows and columns of the scores that may be among the best."""
         # An equal score does not displace an earlier item: ties are broken by position.
         least = self.scores[:, -1]
-        whole = scores.shape[1] // _RUN * _RUN
-        runs = scores[:, :whole].reshape(len(scores), -1, _RUN)
-        most = _MOST_CANDIDATES * len(scores)
-        rows, run = np.nonzero(runs.max(axis=2, initial=-np.inf) > least[:, None])
-        if len(rows) <= most:
-            at, within = np.nonzero(runs[rows, run] > least[rows][:, None])
-            last_rows, last_columns = np.nonzero(scores[:, whole:] > least[:, None])
-            if len(at) + len(last_rows) <= most:
-                columns = run[at] * _RUN + within
-                return np.concatenate([rows[at], last_rows]), np.concatenate([columns, whole + last_columns])
+        better = scores > least[:, None]
+        if np.count_nonzero(better) <= _MOST_CANDIDATES * len(scores):
+            rows, columns = np.nonzero(better)
+            return rows, columns
         best = list(top_items(scores, self.items.shape[1]))
         rows = np.repeat(np.arange(len(best)), [len(row) for row in best])
         columns = np.concatenate(best)
@@ -221,25 +212,22 @@ class Recommender:
         columns = self._item_blocks
         widest = max((block.stop - block.start for block in columns), default=1)
         rows = max(1, SCORES_AT_ONCE // max(widest, self.k))
-        # Reused, since the system has to clear fresh memory every time. Two of them: one block is searched while the
-        # next one is scored.
-        size = min(rows, part.stop - part.start) * widest
-        buffers = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
-        with ThreadPoolExecutor(1) as searching:
-            for start in range(part.start, part.stop, rows):
-                users = slice(start, min(start + rows, part.stop))
-                positions = self._positions[users]
-                search = _Search(self.k, self.model.seen, positions, self._seen_rows, users)
-                pending: Future[None] | None = None
-                for number, items in enumerate(columns):
-                    scores = self._scores(positions, items, buffers[number % 2])
-                    if pending is not None:
-                        pending.result()
-                    pending = searching.submit(search.add, scores, items)
-                if pending is not None:
-                    pending.result()
-                best = search.best
-                yield UserBlock(self.users[users], self.model.bases(positions), best.items, best.scores)
+        # Reused, since the system has to clear fresh memory every time.
+        buffer = np.empty(min(rows, part.stop - part.start) * widest, dtype=np.float32)
+        for start in range(part.start, part.stop, rows):
+            users = slice(start, min(start + rows, part.stop))
+            positions = self._positions[users]
+            best = BestItems(len(positions), self.k)
+            rated = [_sorted_ratings(self.model.seen, positions)]
+            if self._seen_rows is not None:
+                rated.append(_sorted_ratings(self._seen_rows, np.arange(users.start, users.stop)))
+            for items in columns:
+                scores = self._scores(positions, items, buffer)
+                for of_row, of_item in rated:
+                    first, last = np.searchsorted(of_item, [items.start, items.stop])
+                    scores[of_row[first:last], of_item[first:last] - items.start] = -np.inf
+                best.add(scores, items.start)
+            yield UserBlock(self.users[users], self.model.bases(positions), best.items, best.scores)
 
     def memory(self) -> int:
         """Return about how many bytes are needed, including the model."""
@@ -273,39 +261,13 @@ class Recommender:
         return scores
 
 
-class _Search:
-    """The best items of a block of users so far, without those they have rated."""
-
-    def __init__(self, k: int, seen: CSR, positions: IntArray, seen_rows: CSR | None, users: slice) -> None:
-        self.best = BestItems(len(positions), k)
-        self._rated = (_Rated(seen, positions), _Rated(seen_rows, np.arange(users.start, users.stop)))
-
-    def add(self, scores: Float32Array, items: slice) -> None:
-        """Add the scores of another block of items; the array is overwritten."""
-        for rated in self._rated:
-            rated.hide(scores, items)
-        self.best.add(scores, items.start)
-
-
-class _Rated:
-    """The ratings of a block of users, sorted by item, so that each block of items needs one slice of them."""
-
-    def __init__(self, matrix: CSR | None, positions: IntArray) -> None:
-        self._rows = self._items = np.empty(0, dtype=np.int64)
-        if matrix is None:
-            return
-        known = np.flatnonzero(positions >= 0)
-        starts, stops = matrix.indptr[positions[known]], matrix.indptr[positions[known] + 1]
-        rows = np.repeat(known, stops - starts)
-        rated = [matrix.indices[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        items = np.concatenate([self._items, *rated])
-        order = np.argsort(items, kind="stable")
-        self._rows, self._items = rows[order], items[order]
-
-    def hide(self, scores: Float32Array, items: slice) -> None:
-        """Set the scores of rated items to −∞."""
-        first, last = np.searchsorted(self._items, [items.start, items.stop])
-        scores[self._rows[first:last], self._items[first:last] - items.start] = -np.inf
+def _sorted_ratings(matrix: CSR, positions: IntArray) -> tuple[IntArray, IntArray]:
+    """Return rows and items of the ratings of users, sorted by item, so that a block of items needs one slice."""
+    known = np.flatnonzero(positions >= 0)
+    rated = matrix[positions[known]]
+    items = rated.indices.astype(np.int64)
+    order = np.argsort(items, kind="stable")
+    return np.repeat(known, np.diff(rated.indptr))[order], items[order]
 
 
 def recommendations(block: UserBlock, items: Ids) -> Iterator[Recommendation]:

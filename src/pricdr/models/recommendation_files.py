@@ -2,13 +2,12 @@
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +21,9 @@ from pricdr.memory import require_memory
 from pricdr.models.recommend import BASES, Recommender, WrittenRecommendations
 from pricdr.progress import Progress, silent
 
-if TYPE_CHECKING:
-    from pricdr.models.fitted import FittedModel
-
 SUFFIXES: Final = (".parquet", ".csv")
-_RUN: Final = "run.json"
-"""Identifies the run that wrote the parts."""
-_MOST_RUN_BYTES: Final = 10_000
-_DIFFERENCES: Final = {
-    "software": "another version of this software",
-    "model": "another model",
-    "users": "other users",
-    "seen": "other ratings to leave out",
-    "k": "another k",
-}
+_RUN: Final = "run"
+"""Names the run that wrote the parts, by a fingerprint of everything they follow from."""
 _START_OVER: Final = "recommend without resuming, which starts afresh"
 
 
@@ -72,7 +60,7 @@ def _write_parts(path: Path, recommender: Recommender, parts: list[slice], progr
     if not has_utf8_name(folder):
         raise OutputError(f"cannot write {path} in parts: its name is not UTF-8")
     names = [folder / f"part-{number:05}.parquet" for number in range(len(parts))]
-    with _locked_folder(folder, path, _identity(recommender), resume=resume):
+    with _locked_folder(folder, path, _fingerprint(recommender), resume=resume):
         for name, part in zip(names, parts, strict=True):
             if not name.is_file():
                 write_table(name, _columns(recommender, part, progress), mode=PRIVATE)
@@ -99,7 +87,7 @@ def _columns(recommender: Recommender, part: slice, progress: Progress) -> Colum
 
 
 @contextmanager
-def _locked_folder(folder: Path, path: Path, identity: Mapping[str, object], *, resume: bool) -> Iterator[None]:
+def _locked_folder(folder: Path, path: Path, run: bytes, *, resume: bool) -> Iterator[None]:
     """Lock the folder of parts for this process; start with an empty folder unless its parts are resumed."""
     try:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -110,9 +98,11 @@ def _locked_folder(folder: Path, path: Path, identity: Mapping[str, object], *, 
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the file is closed
             except BlockingIOError as error:
                 raise BusyError(f"{path} is being written by another run: try again when it has ended") from error
-            previous = file.read(_MOST_RUN_BYTES)
+            previous = file.read(len(run) + 1)
             if resume and previous:
-                _require_same_run(folder, previous, identity)
+                if previous != run:
+                    what = "model, users, -k, ratings to leave out or version of this software"
+                    raise InputError(f"{folder} was left by a run with another {what}: {_START_OVER}")
                 _require_parts(folder)
             else:
                 for stale in folder.iterdir():
@@ -120,7 +110,7 @@ def _locked_folder(folder: Path, path: Path, identity: Mapping[str, object], *, 
                         stale.unlink()
                 file.seek(0)
                 file.truncate()
-                file.write(json.dumps(identity).encode())
+                file.write(run)
                 file.flush()
                 os.fsync(file.fileno())
             try:
@@ -135,19 +125,6 @@ def _locked_folder(folder: Path, path: Path, identity: Mapping[str, object], *, 
         raise OutputError(f"cannot use {folder}: {error.strerror or error}") from error
 
 
-def _require_same_run(folder: Path, recorded: bytes, identity: Mapping[str, object]) -> None:
-    try:
-        previous = json.loads(recorded)
-    except (ValueError, RecursionError):
-        previous = None
-    if not isinstance(previous, dict):
-        raise InputError(f"{folder / _RUN} cannot be read: {_START_OVER}")
-    different = [words for name, words in _DIFFERENCES.items() if previous.get(name) != identity[name]]
-    if different or previous.keys() != identity.keys():
-        reasons = " and ".join(different or ["another version of this software"])
-        raise InputError(f"{folder} was left by a run with {reasons}: {_START_OVER}")
-
-
 def _require_parts(folder: Path) -> None:
     """Refuse links, whose targets would become part of the output, and damaged files."""
     for file in sorted(folder.iterdir()):
@@ -160,40 +137,26 @@ def _require_parts(folder: Path) -> None:
                 raise InputError(f"{file} is damaged: {_START_OVER}") from error
 
 
-def _identity(recommender: Recommender) -> dict[str, object]:
-    """Return what must be equal in two runs for their parts to fit together."""
-    return {
-        "software": pricdr.__version__,
-        "model": model_fingerprint(recommender.model),
-        "users": _digest(recommender.users),
-        "seen": None if recommender.seen is None else recommender.seen.fingerprint(),
-        "k": recommender.k,
-    }
-
-
-def model_fingerprint(model: "FittedModel") -> str:
-    """Return the SHA-256 of everything a model recommends by; like the model, it is for its owner only."""
-    interaction, summary = model.interaction, model.summary
+def _fingerprint(recommender: Recommender) -> bytes:
+    """Return the SHA-256 of all that recommendations follow from; like the model, it is for its owner only."""
+    model, seen = recommender.model, recommender.seen
     arrays = [*_arrays(model.user_vectors), *_arrays(model.item_vectors), model.item_bias, model.in_release]
-    arrays += [model.seen.indptr, model.seen.indices, np.array([model.uses_history])]
-    if interaction is not None:
-        arrays += [interaction.user_parts, interaction.item_parts]
-        arrays += [part for layer in interaction.layers for part in layer]
-    if summary is not None:
-        arrays += [summary.item_counts, summary.has_history]
-    digest = hashlib.sha256(f"{_digest(model.users)} {_digest(model.items)}".encode())
+    arrays += [model.seen.indptr, model.seen.indices, np.array([model.uses_history, recommender.k])]
+    if model.interaction is not None:
+        arrays += [model.interaction.user_parts, model.interaction.item_parts]
+        arrays += [part for layer in model.interaction.layers for part in layer]
+    if model.summary is not None:
+        arrays += [model.summary.item_counts, model.summary.has_history]
+    digest = hashlib.sha256(f"{pricdr.__version__} {None if seen is None else seen.fingerprint()}".encode())
+    for ids in (model.users, model.items, recommender.users):
+        digest.update(f" {len(ids)} ".encode())
+        for name in ids:
+            digest.update(f"{name}\n".encode())
     for array in arrays:
         digest.update(f" {array.dtype} {array.shape} ".encode())
         digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+    return digest.hexdigest().encode()
 
 
-def _arrays(vectors: Any) -> list[np.ndarray[Any, Any]]:  # noqa: ANN401
+def _arrays(vectors: Any) -> list[npt.NDArray[Any]]:  # noqa: ANN401 - dense or sparse
     return [vectors] if isinstance(vectors, np.ndarray) else [vectors.data, vectors.indices, vectors.indptr]
-
-
-def _digest(ids: tuple[str, ...]) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, len(ids), 1 << 16):
-        digest.update("\n".join([*ids[start : start + (1 << 16)], ""]).encode())
-    return digest.hexdigest()

@@ -13,7 +13,7 @@ import uvicorn
 
 from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import Scope, add_key
-from pricdr.serving.snapshot import Models
+from pricdr.serving.snapshot import WatchedModel
 from tests.browser.test_every_page import PALE, TOO_WIDE
 from tests.report import made_up
 from tests.serving.processes import serving
@@ -67,7 +67,7 @@ def base(browser, companies, tmp_path_factory) -> Iterator[str]:
     cold = {"guided, ε = 1": 0.12, "guided, ε = 4": 0.17, "spectral, ε = 4": 0.15, "jlt, ε = 8": 0.1}
     results = made_up.frontier(tmp_path_factory.mktemp("results"), cold)
     settings = Settings(evaluation=companies.evaluation, frontier=results / "frontier_toy.jsonl")
-    app = create_app(Models(companies.model("final"), companies.model("without")), settings)
+    app = create_app([WatchedModel(companies.model(name)) for name in ("final", "without")], settings)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

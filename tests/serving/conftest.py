@@ -17,7 +17,7 @@ from pricdr.models.fitted import FittedModel, Origin
 from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
-from pricdr.serving.snapshot import Models, Snapshot
+from pricdr.serving.snapshot import Snapshot, WatchedModel
 
 STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendations", "x/recommendations", 'quote"\\', "<b>")
 """Valid ids that look like something else in an address."""
@@ -71,7 +71,7 @@ class Client:
     """Sends requests to an application in this process."""
 
     app: object
-    models: Models
+    model: WatchedModel
 
     def get(self, path, **named):
         return self.request("GET", path, **named)
@@ -100,10 +100,10 @@ def client_of():
 
     def make(model=None, *, keys=None, log=None, **settings):
         snapshot = Snapshot(model or small_model(), fingerprint="0123456789ab")
-        models = Models(Path("model"), load=lambda folder: snapshot)
+        watched = WatchedModel(Path("model"), load=lambda folder: snapshot)
         ring = None if keys is None else KeyRing(keys, lambda event, **facts: None)
         configured = Settings(keys=keys, **settings)
-        return Client(create_app(models, configured, keys=ring, log=log or ServerLog()), models)
+        return Client(create_app([watched], configured, keys=ring, log=log or ServerLog()), watched)
 
     return make
 

@@ -267,7 +267,7 @@ def test_unknown_methods_are_not_logged(client_of):
 def test_health_and_readiness(client):
     assert client.get("/health").json() == {"status": "alive"}
     assert client.get("/ready").json() == {"ready": True, "model": "0123456789ab", "users": 40, "items": 60}
-    client.models._watched[0].problem = "a path that nobody needs to know"
+    client.model.problem = "a path that nobody needs to know"
     body = client.get("/ready").json()
     assert body["ready"]
     assert "older model" in body["refused"]

@@ -19,7 +19,7 @@ from pricdr.models.recommend import Basis
 from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
 from pricdr.serving.page import error_page
-from pricdr.serving.snapshot import Answer, Models, RecommendedItem, Snapshot
+from pricdr.serving.snapshot import Answer, RecommendedItem, Snapshot, WatchedModel
 from tests.pages.parsed import Parsed
 from tests.report import made_up
 from tests.serving.conftest import Client
@@ -34,9 +34,8 @@ def companies(tmp_path_factory):
 
 
 def client_for(companies, model="final", compare=None, **settings):
-    other = None if compare is None else companies.model(compare)
-    models = Models(companies.model(model), other)
-    return Client(create_app(models, Settings(**settings)), models)
+    models = [WatchedModel(companies.model(name)) for name in (model, compare) if name is not None]
+    return Client(create_app(models, Settings(**settings)), models[0])
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +221,7 @@ def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
     file = tmp_path / "keys.json"
     good, other = (add_key(file, scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
     ring = KeyRing(file, lambda event, **facts: None)
-    client = Client(create_app(Models(companies.model("final")), Settings(keys=file), keys=ring), None)
+    client = Client(create_app([WatchedModel(companies.model("final"))], Settings(keys=file), keys=ring), None)
     refused = client.get("/page")
     assert refused.status_code == 401
     # In separate headers: Chromium reads only one challenge in each.
@@ -273,13 +272,13 @@ def test_an_evaluation_of_another_model_stops_the_start_but_not_a_running_server
     with pytest.raises(InputError, match="none of them is 'final'"):
         client_for(companies, evaluation=tmp_path / "e.json")
     folders = iter(["without", "final"])
-    models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
-    client = Client(create_app(models, Settings(evaluation=tmp_path / "e.json")), models)
+    model = WatchedModel(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
+    client = Client(create_app([model], Settings(evaluation=tmp_path / "e.json")), model)
     assert "figures of this model" in words(client.get("/page/model"))
-    old = weakref.ref(models.current.model)
+    old = weakref.ref(model.snapshot.model)
     (tmp_path / "model.json").touch()
-    models.reload_if_changed()
-    models.reload_if_changed()
+    model.reload_if_changed()
+    model.reload_if_changed()
     gc.collect()
     assert old() is None
     text = words(client.get("/page/model"))
@@ -337,7 +336,7 @@ def test_a_file_that_is_not_a_frontier_is_refused_at_the_start(companies, tmp_pa
 
 def test_a_refused_folder_is_shown_without_its_reason(companies):
     client = client_for(companies)
-    client.models._watched[0].problem = "/secret/place is corrupt"
+    client.model.problem = "/secret/place is corrupt"
     for path in PAGES:
         text = words(client.get(path))
         assert "A newer model folder was refused, so an older model is being served." in text

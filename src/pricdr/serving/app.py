@@ -1,23 +1,23 @@
 """The application: one route for each answer, and the OpenAPI document that describes them."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from fastapi.routing import APIRoute
-from prometheus_client import Gauge, generate_latest
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from prometheus_client import generate_latest
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError, to_json
 from starlette.exceptions import HTTPException
 
@@ -29,7 +29,7 @@ from pricdr.serving.keys import KeyRing, Keys
 from pricdr.serving.log import ServerLog
 from pricdr.serving.middleware import OPEN, Gate, Metrics, Refusal
 from pricdr.serving.search import MAX_ROWS
-from pricdr.serving.snapshot import MAX_K, Answer, Models, Query, RecommendedItem
+from pricdr.serving.snapshot import MAX_K, Answer, Query, RecommendedItem, WatchedModel
 from pricdr.serving.worker import Quota, Worker
 
 _ANSWERS: Final = TypeAdapter(list[Answer])
@@ -124,10 +124,6 @@ K = Annotated[
 ]
 
 
-_ID_RULE: Final[TypeAdapter[str]] = TypeAdapter(UserPath)
-_K_RULE: Final[TypeAdapter[int]] = TypeAdapter(K)
-
-
 class BatchRequest(BaseModel):
     """Users to recommend to: at most 1,000, and at most 100,000 items for all of them, some megabytes."""
 
@@ -201,11 +197,31 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def create_app(
-    models: Models, settings: Settings, *, keys: KeyRing | Keys | None = None, log: ServerLog | None = None
+    models: Sequence[WatchedModel],
+    settings: Settings,
+    *,
+    keys: KeyRing | Keys | None = None,
+    log: ServerLog | None = None,
 ) -> FastAPI:
-    """Return the application that answers from ``models``; without ``keys``, nobody needs one."""
-    worker, batch_users = Worker(), Quota(*_BATCH_USERS)
-    metrics = _metrics(models, worker, batch_users)
+    """Return the application that answers from the first of ``models``, and compares it on the page with the others.
+
+    Without ``keys``, nobody needs one.
+    """
+    served, worker, batch_users = models[0], Worker(), Quota(*_BATCH_USERS)
+
+    def refused() -> bool:
+        return any(model.problem for model in models)
+
+    metrics = Metrics(
+        {
+            "pricdr_queries_waiting": ("Users and items waiting to be scored.", lambda: worker.waiting),
+            "pricdr_batch_users": ("Users of the batches being answered.", lambda: batch_users.used.total()),
+            "pricdr_model_refused": ("1 while the newest model folder cannot be used.", refused),
+            "pricdr_model_loaded_at_seconds": ("When the model was read.", lambda: served.snapshot.loaded_at),
+        }
+    )
+    for outcome in served.loads:
+        metrics.loads.labels(outcome).set_function(partial(served.loads.__getitem__, outcome))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -224,12 +240,10 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
 
-    answers = APIRouter(route_class=_DirectRoute)
-
-    @answers.get("/users/{user:path}/recommendations", responses=_refusals(401, 403, 422, 503))
+    @app.get("/users/{user:path}/recommendations", responses=_refusals(401, 403, 422, 503))
     async def recommend(user: UserPath, k: K = page.DEFAULT_K) -> UserAnswer:
         """Return the best unseen items of a user, or the most popular items if the model does not know the user."""
-        snapshot = models.current
+        snapshot = served.snapshot
         (answer,) = await worker.answers(worker.users, snapshot, [Query(user, k)])
         metrics.answer(answer.basis)
         return UserAnswer(answer.user, answer.basis, answer.items, snapshot.fingerprint)
@@ -241,7 +255,7 @@ def create_app(
 
     @app.post(
         "/recommendations",
-        responses={200: {"model": BatchAnswer}, **_refusals(401, 403, 408, 413, 422, 503)},
+        responses={200: {"model": BatchAnswer}, **_refusals(401, 403, 413, 422, 503)},
         response_class=StreamingResponse,
     )
     async def recommend_to_many(batch: Annotated[BatchRequest, Depends(admit)]) -> StreamingResponse:
@@ -250,7 +264,7 @@ def create_app(
         Each piece is scored only when the one before it was sent, so a client that leaves or does not read costs
         nothing more, and no answer is in memory as a whole.
         """
-        snapshot = models.current
+        snapshot = served.snapshot
         queries = [Query(user, batch.k) for user in batch.users]
         rounds = [queries[start : start + MAX_ROWS] for start in range(0, len(queries), MAX_ROWS)]
 
@@ -269,10 +283,10 @@ def create_app(
         first = await piece(rounds[0])  # before the status is sent, so that an error has its own
         return StreamingResponse(pieces(first), media_type="application/json")
 
-    @answers.get("/items/{item:path}/similar", responses=_refusals(401, 403, 404, 422, 503))
+    @app.get("/items/{item:path}/similar", responses=_refusals(401, 403, 404, 422, 503))
     async def similar(item: ItemPath, k: K = page.DEFAULT_K) -> SimilarAnswer:
         """Return the items whose vectors point the same way as this one's."""
-        snapshot = models.current
+        snapshot = served.snapshot
         if not snapshot.compares_items:
             raise Refusal(404, "this model has no item vectors, so it cannot find similar items")
         (items,) = await worker.answers(worker.similar_items, snapshot, [Query(item, k)])
@@ -288,9 +302,9 @@ def create_app(
     @app.get("/ready", responses=_refusals(), response_model_exclude_none=True)
     async def ready() -> Readiness:
         """Return which model is being served, and whether a newer folder was refused."""
-        model, fingerprint = models.current.model, models.current.fingerprint
-        refused = None if models.problem is None else _REFUSED
-        return Readiness(True, fingerprint, len(model.users), len(model.items), refused)
+        snapshot = served.snapshot
+        users, items = len(snapshot.model.users), len(snapshot.model.items)
+        return Readiness(True, snapshot.fingerprint, users, items, _REFUSED if refused() else None)
 
     @app.get("/metrics", responses=_refusals(401, 403), response_class=PlainTextResponse)
     async def measurements() -> Response:
@@ -304,10 +318,11 @@ def create_app(
 
     @app.exception_handler(HTTPException)
     async def http_error(_request: Request, error: HTTPException) -> Response:
+        if isinstance(error, Refusal):
+            raise error
         message = _MESSAGES.get(error.status_code, str(error.detail))
         raise Refusal(error.status_code, message, **(error.headers or {})) from None
 
-    app.include_router(answers)
     app.include_router(page.router(models, evaluation=settings.evaluation, frontier=settings.frontier))
     if keys is not None:
         _document_keys(app.openapi())  # which FastAPI keeps
@@ -322,45 +337,7 @@ def create_app(
     return app
 
 
-class _DirectRoute(APIRoute):
-    """A route of an id and ``k`` that checks both itself: FastAPI would take a quarter of the time of an answer."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        answer: TypeAdapter[Any] = TypeAdapter(self.response_model)
-
-        async def handle(request: Request) -> Response:
-            ((name, value),) = request.path_params.items()
-            k = request.query_params.get("k")
-            found = await self.endpoint(
-                _checked(name, _ID_RULE, value), page.DEFAULT_K if k is None else _checked("k", _K_RULE, k)
-            )
-            return Response(answer.dump_json(found), media_type="application/json")
-
-        return handle
-
-
-def _checked(name: str, rule: TypeAdapter[Any], value: str) -> Any:  # noqa: ANN401 - of the type of the rule
-    try:
-        return rule.validate_python(value)
-    except ValidationError as error:
-        raise Refusal(422, _describe({**error.errors()[0], "loc": (name,)})) from None
-
-
-def _metrics(models: Models, worker: Worker, batch_users: Quota) -> Metrics:
-    metrics = Metrics()
-    metrics.gauge("pricdr_queries_waiting", "Users and items waiting to be scored.", lambda: worker.waiting)
-    metrics.gauge("pricdr_batch_users", "Users of the batches being answered.", lambda: batch_users.used.total())
-    about = "1 while the newest model folder cannot be used."
-    metrics.gauge("pricdr_model_refused", about, lambda: models.problem is not None)
-    about = "When the model being served was read."
-    metrics.gauge("pricdr_model_loaded_at_seconds", about, lambda: models.current.loaded_at)
-    loads = Gauge("pricdr_model_loads", "Model folders read since the start.", ["outcome"], registry=metrics.registry)
-    loads.labels("taken").set_function(lambda: models.loads["taken"])
-    loads.labels("refused").set_function(lambda: models.loads["refused"])
-    return metrics
-
-
-def _describe(error: Mapping[str, Any]) -> str:
+def _describe(error: dict[str, Any]) -> str:
     """Return one line about an error that pydantic found: where it is, and the rule it breaks."""
     locations = [str(part) for part in error["loc"] if part in _LOCATIONS]
     message = _RULES.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])

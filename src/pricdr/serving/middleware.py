@@ -4,9 +4,8 @@ A plain ASGI middleware. How many connections and requests a client may open, ho
 the proxy in front (``deploy/nginx.conf``). No metric and no line of the log holds anything that a client sent.
 """
 
-import asyncio
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from time import perf_counter
 from typing import Any, Final
@@ -14,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
@@ -21,15 +21,11 @@ from pricdr.data.ids import CONTROLS
 from pricdr.models.recommend import Basis
 from pricdr.serving.keys import KeyRing, Keys, Scope, presented_key
 from pricdr.serving.log import ServerLog
-from pricdr.serving.worker import Busy, Quota
+from pricdr.serving.worker import Busy
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no key."""
 _BODY_BYTES: Final = 1 << 20
-_BODY_SECONDS: Final = 10.0
-"""Until a body must have arrived."""
-_BODIES: Final = (16, 64)
-"""Bodies of one caller, and of all, that may be arriving at the same time."""
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
 _CONTROL: Final = re.compile(CONTROLS)
 _POLICY: Final = (
@@ -51,34 +47,33 @@ _CHALLENGES: Final = ('Basic realm="pricdr", charset="UTF-8"', 'Bearer realm="pr
 _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 
-class Refusal(Exception):  # noqa: N818 - most refusals are not errors of the program
+class Refusal(HTTPException):
     """A request that is answered with an error status, and a sentence that repeats nothing from the request."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, message, headers
+        super().__init__(status, message, headers)
 
 
 class Metrics:
-    """Counts and durations of requests, for Prometheus."""
+    """Counts and durations of requests, for Prometheus.
 
-    def __init__(self) -> None:
+    Args:
+        gauges: what is looked up whenever it is asked for, by name: what it is, and a function that returns it.
+    """
+
+    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        requests = Counter(
-            "pricdr_requests", "Requests answered, by route and status.", ("route", "status"), registry=registry
-        )
-        seconds = Histogram(
-            "pricdr_request_seconds", "Time to answer a request.", ("route",), buckets=_BUCKETS, registry=registry
-        )
+        for name, (about, value) in gauges.items():
+            Gauge(name, about, registry=registry).set_function(value)
+        self.loads = Gauge("pricdr_model_loads", "Model folders read.", ["outcome"], registry=registry)
+        requests = Counter("pricdr_requests", "Requests answered.", ("route", "status"), registry=registry)
+        about = "Time to answer a request."
+        seconds = Histogram("pricdr_request_seconds", about, ("route",), buckets=_BUCKETS, registry=registry)
         answers = Counter("pricdr_answers", "Users answered, by basis.", ("basis",), registry=registry)
         # Looking a label up takes longer than counting, so each of the few combinations is looked up only once.
         self._requests = cache(lambda route, status: (requests.labels(route, str(status)), seconds.labels(route)))
         self._answers = {basis: answers.labels(basis.value) for basis in Basis}
-
-    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """Add a metric that is looked up whenever it is asked for."""
-        Gauge(name, about, registry=self.registry).set_function(value)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
@@ -114,7 +109,7 @@ class Gate:
         error_page: Callable[[int, str], Response],
     ) -> None:
         self._app, self._hosts, self._keys, self._metrics, self._log = app, hosts, keys, metrics, log
-        self._error_page, self._bodies = error_page, Quota(*_BODIES)
+        self._error_page = error_page
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -122,6 +117,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started, status = perf_counter(), 0
+        state, path = scope.setdefault("state", {}), scope["path"]
 
         async def send_on(message: MutableMapping[str, Any]) -> None:
             nonlocal status
@@ -130,20 +126,16 @@ class Gate:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        async def refuse(refusal: Refusal) -> None:
-            if not status:  # otherwise part of a response has been sent, and nothing can be added to it
-                await self._response(refusal, scope["path"])(scope, receive, send_on)
-
-        state = scope.setdefault("state", {})
         try:
-            await self._pass_on(scope, receive, send_on)
-        except Refusal as refusal:
-            await refuse(refusal)
-        except Busy:
-            await refuse(Refusal(503, "the server is busy: try again in a second", **{"retry-after": "1"}))
-        except Exception as error:  # a bug: the client learns only that there was one
-            self._log.fault(error)
-            await refuse(Refusal(500, "internal error; see the server's log"))
+            headers = _checked_headers(scope, self._hosts)
+            state["caller"] = (scope.get("client") or [""])[0]
+            if self._keys is not None and path not in OPEN:
+                state["caller"] = state["key"] = _authenticated(self._keys, headers, path)
+            await self._app(scope, _bounded(receive), send_on)
+        except Exception as error:
+            response = self._response(error, path)
+            if not status:  # otherwise part of a response has been sent, and nothing can be added to it
+                await response(scope, receive, send_on)
         finally:
             seconds, route = perf_counter() - started, getattr(scope.get("route"), "path_format", "none")
             self._metrics.request(route, status, seconds)
@@ -152,24 +144,18 @@ class Gate:
                 method, ms = scope["method"] if scope["method"] in _METHODS else "other", round(seconds * 1e3, 2)
                 self._log.event("request", method=method, route=route, status=status, ms=ms, key=state.get("key"))
 
-    async def _pass_on(self, scope: Connection, receive: Receive, send: Send) -> None:
-        headers, state = _checked_headers(scope, self._hosts), scope["state"]
-        if self._keys is None or scope["path"] in OPEN:
-            state["caller"] = (scope.get("client") or [""])[0]
-        else:
-            state["caller"] = state["key"] = _authenticated(self._keys, headers, scope["path"])
-        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
-            await self._app(scope, receive, send)
-            return
-        with self._bodies.take(state["caller"]):
-            whole = await _received(receive)
-        await self._app(scope, whole, send)
-
-    def _response(self, refusal: Refusal, path: str) -> Response:
-        as_page = self._error_page if _is_page(path) else lambda status, text: JSONResponse({"error": text}, status)
-        response = as_page(refusal.status, refusal.message)
-        response.headers.update(refusal.headers)
-        for challenge in _CHALLENGES if refusal.status == 401 else ():
+    def _response(self, error: Exception, path: str) -> Response:
+        if isinstance(error, Refusal):
+            refusal = error
+        elif isinstance(error, Busy):
+            refusal = Refusal(503, "the server is busy: try again in a second", **{"retry-after": "1"})
+        else:  # a bug: the client learns only that there was one
+            self._log.fault(error)
+            refusal = Refusal(500, "internal error; see the server's log")
+        status, message = refusal.status_code, refusal.detail
+        response = self._error_page(status, message) if _is_page(path) else JSONResponse({"error": message}, status)
+        response.headers.update(refusal.headers or {})
+        for challenge in _CHALLENGES if status == 401 else ():
             response.headers.append("www-authenticate", challenge)
         return response
 
@@ -217,25 +203,16 @@ def _checked_headers(scope: Connection, hosts: frozenset[str] | None) -> dict[by
     return headers
 
 
-async def _received(receive: Receive) -> Receive:
-    """Return a function that replays the whole body, once it has arrived within the limits on size and time."""
-    body, more = bytearray(), True
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Refusal(400, "the connection was closed before the whole body had arrived")
-                body += message.get("body", b"")
-                if len(body) > _BODY_BYTES:
-                    raise Refusal(413, f"a body has at most {_BODY_BYTES:,} bytes", connection="close")
-                more = message.get("more_body", False)
-    except TimeoutError:
-        refusal = f"the body did not arrive within {_BODY_SECONDS:g} seconds"
-        raise Refusal(408, refusal, connection="close") from None
-    pending: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+def _bounded(receive: Receive) -> Receive:
+    """Return ``receive``, which refuses a body once it is too large."""
+    size = 0
 
-    async def replay() -> Message:
-        return pending.pop() if pending else await receive()
+    async def receive_some() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > _BODY_BYTES:
+            raise Refusal(413, f"a body has at most {_BODY_BYTES:,} bytes", connection="close")
+        return message
 
-    return replay
+    return receive_some

@@ -32,7 +32,7 @@ from pricdr.release.inspection import trade_off_of
 from pricdr.release.page import release_sections
 from pricdr.release.readme import statement
 from pricdr.serving.middleware import Refusal
-from pricdr.serving.snapshot import MAX_K, Answer, Models, Snapshot
+from pricdr.serving.snapshot import MAX_K, Answer, Snapshot, WatchedModel
 from pricdr.signing import fingerprint, public_from_text
 
 DEFAULT_K: Final = 10
@@ -57,20 +57,27 @@ _NO_FRONTIER: Final[Content] = (
 )
 
 
-def router(models: Models, *, evaluation: Path | None = None, frontier: Path | None = None) -> APIRouter:
-    """Return the routes of the page.
+def router(
+    models: Sequence[WatchedModel], *, evaluation: Path | None = None, frontier: Path | None = None
+) -> APIRouter:
+    """Return the routes of the page, about the first of the models; the others are for comparison.
 
     Raises:
         InputError: the evaluation or the frontier cannot be read, or is of another model.
     """
     cards = _Cards(None if evaluation is None else read_evaluation(evaluation))
-    if evaluation is not None and (problem := cards.of(models.current)[1]):
+    if evaluation is not None and (problem := cards.of(models[0].snapshot)[1]):
         raise InputError(problem)  # now, not on a visit
     frontier_blocks = cache(_read_frontier(frontier))
     routes = APIRouter(include_in_schema=False)
 
+    def snapshots() -> list[Snapshot]:
+        return [model.snapshot for model in models]
+
     def show(template: str, title: str, active: str, *, status: int = 200, **values: object) -> HTMLResponse:
-        return _page(template, title, active=active, status=status, outdated=models.problem is not None, **values)
+        return _page(
+            template, title, active=active, status=status, outdated=any(model.problem for model in models), **values
+        )
 
     @routes.get("/")
     def start() -> RedirectResponse:
@@ -90,14 +97,14 @@ def router(models: Models, *, evaluation: Path | None = None, frontier: Path | N
         return ask(UserForm())
 
     def ask(form: UserForm, status: int = 200) -> HTMLResponse:
-        served = [cards.of(snapshot)[0] for snapshot in models.all]
+        served = [cards.of(snapshot)[0] for snapshot in snapshots()]
         return show("find", "Find a user", "/page", status=status, cards=served, form=form, max_k=MAX_K)
 
     @routes.post("/page/user")
     def show_user(form: Annotated[UserForm, Depends(_read_form)]) -> HTMLResponse:
         if form.user_error or form.k_error:
             return ask(form, 422)
-        lists = [_UserList(snapshot, form.user, snapshot.recommend(form.user, form.k)) for snapshot in models.all]
+        lists = [_UserList(snapshot, form.user, snapshot.recommend(form.user, form.k)) for snapshot in snapshots()]
         ranks = [user_list.ranks for user_list in lists]
         both = [ranks[0][item] == ranks[1][item] for item in ranks[0].keys() & ranks[1].keys()] if ranks[1:] else []
         title, counts = "Recommendations for one user", {"common": len(both), "unmoved": sum(both)}
@@ -105,13 +112,13 @@ def router(models: Models, *, evaluation: Path | None = None, frontier: Path | N
 
     @routes.get("/page/model")
     def show_card() -> HTMLResponse:
-        (card, problem), *others = (cards.of(snapshot) for snapshot in models.all)
+        (card, problem), *others = (cards.of(snapshot) for snapshot in snapshots())
         compared = [other for other, _ in others]
         return show("model", card.page.title, "/page/model", problem=problem, compared=compared, page=card.page)
 
     @routes.get("/page/certificate")
     def show_certificate() -> HTMLResponse:
-        lead, sections = _certificate(cards.of(models.current)[0])
+        lead, sections = _certificate(cards.of(models[0].snapshot)[0])
         return show("blocks", "The certificate, explained", "/page/certificate", lead=lead, sections=sections)
 
     @routes.get("/page/frontier")

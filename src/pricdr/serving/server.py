@@ -17,7 +17,7 @@ from pricdr.errors import OutputError
 from pricdr.serving.app import Settings, create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
-from pricdr.serving.snapshot import Models, Snapshot
+from pricdr.serving.snapshot import Snapshot, WatchedModel
 
 _CONNECTIONS: Final = 1000
 """Open at the same time; further requests get 503."""
@@ -56,7 +56,8 @@ def serve(
         return snapshot
 
     with _listen(settings) as listener:  # before the model is loaded, so that a port in use is reported at once
-        models = Models(model, compare, load=load, report=log.event)
+        folders = [model] if compare is None else [model, compare]
+        models = [WatchedModel(folder, load=load, report=log.event) for folder in folders]
         config = uvicorn.Config(
             create_app(models, settings, keys=keys, log=log),
             http=_Connection,
@@ -70,13 +71,12 @@ def serve(
             timeout_keep_alive=75,  # longer than that of nginx, which would else send requests to closed connections
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
-        for check in (models.reload_if_changed, *([] if keys is None else [keys.reload])):
+        for check in [*(model.reload_if_changed for model in models), *([] if keys is None else [keys.reload])]:
             repeat(check, poll_interval, log)
         log.take_over()
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        snapshot = models.current
-        users, items = len(snapshot.model.users), len(snapshot.model.items)
-        log.event("serving", model=snapshot.fingerprint, users=users, items=items)
+        snapshot = models[0].snapshot
+        log.event("serving", **snapshot.facts)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         ready(f"http://{host}:{listener.getsockname()[1]}", snapshot)
         del snapshot  # or it would stay in memory when it is replaced

@@ -106,6 +106,11 @@ class Snapshot:
         """The name of its folder."""
         return printable(self.folder.name)
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says about it."""
+        return {"model": self.fingerprint, "users": len(self.model.users), "items": len(self.model.items)}
+
     def knows(self, user: str) -> bool:
         """Return whether the model knows a user, from ratings or from a release."""
         return user in self._users
@@ -148,15 +153,30 @@ class Snapshot:
         return [RecommendedItem(items[at], score, rank) for rank, (at, score) in enumerate(pairs, 1)]
 
 
-class _WatchedModel:
-    """One model folder and the latest snapshot of it."""
+class WatchedModel:
+    """A model folder that may be replaced, or a link that may be moved to another one, and the latest snapshot of it.
 
-    def __init__(self, folder: Path, load: Callable[[Path], Snapshot], report: Report) -> None:
+    Args:
+        folder: the folder or the link.
+        load: loads a folder as a snapshot.
+        report: called with what happens to the model.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        load: Callable[[Path], Snapshot] = Snapshot.load,
+        report: Report = lambda event, **facts: None,
+    ) -> None:
         self._folder, self._load, self._report = folder, load, report
         self._loaded_signature = self._last_signature = self._signature()
         self.problem: str | None = None
+        """Why the newest folder was refused; None if it was not."""
         self.loads = Counter(taken=1, refused=0)
+        """How many folders were loaded ("taken") and refused since the start."""
         self.snapshot = load(folder)
+        """What to answer a request from, to be asked for once in each request."""
 
     def reload_if_changed(self) -> None:
         """Load the folder if it has changed and is no longer being written."""
@@ -174,8 +194,7 @@ class _WatchedModel:
             return
         if snapshot.fingerprint != self.snapshot.fingerprint:  # otherwise touched or moved, but the same model
             self.loads["taken"] += 1
-            users, items = len(snapshot.model.users), len(snapshot.model.items)
-            self._report("model taken", model=snapshot.fingerprint, users=users, items=items)
+            self._report("model taken", **snapshot.facts)
             # Answers that were begun with the old snapshot hold it; it is freed after the last of them.
             freed = weakref.finalize(self.snapshot, self._report, "model freed", model=self.snapshot.fingerprint)
             freed.atexit = False
@@ -185,52 +204,6 @@ class _WatchedModel:
     def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
         """Return what changes when a file is written or replaced, or a link to the folder is moved."""
         return tuple(_file_signature(self._folder / name) for name in _FILES)
-
-
-class Models:
-    """The model being served, and an optional second one that the page compares it with.
-
-    Args:
-        folder: a model folder that may be replaced, or a link that may be moved to another one.
-        compare: a second model folder.
-        load: loads a folder as a snapshot.
-        report: called with what happens to the models.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        compare: Path | None = None,
-        *,
-        load: Callable[[Path], Snapshot] = Snapshot.load,
-        report: Report = lambda event, **facts: None,
-    ) -> None:
-        self._watched = [_WatchedModel(place, load, report) for place in (folder, compare) if place is not None]
-
-    @property
-    def current(self) -> Snapshot:
-        """The snapshot to answer a request from, to be asked for once in each request."""
-        return self._watched[0].snapshot
-
-    @property
-    def all(self) -> list[Snapshot]:
-        """The snapshot being served, and the one to compare it with if there is one."""
-        return [watched.snapshot for watched in self._watched]
-
-    @property
-    def problem(self) -> str | None:
-        """Why the newest folder was refused; None if it was not."""
-        return next((watched.problem for watched in self._watched if watched.problem), None)
-
-    @property
-    def loads(self) -> Counter[str]:
-        """How many folders of the model being served were loaded ("taken") and refused since the start."""
-        return self._watched[0].loads
-
-    def reload_if_changed(self) -> None:
-        """Check the folders once, and load those that have changed."""
-        for watched in self._watched:
-            watched.reload_if_changed()
 
 
 def _file_signature(path: Path) -> tuple[int, ...] | None:

@@ -11,8 +11,8 @@ import pricdr
 from pricdr import Comparison, Guarantee, Ratings
 from pricdr.data.splits import hold_out
 from pricdr.evaluation.comparison import RepeatedComparison
+from pricdr.markup import NotebookTable, summary_html
 from pricdr.models import EASE, Chosen, EASESource, Trust
-from pricdr.notebook import Table, summary_html
 from pricdr.signing import create_keys
 from pricdr.testing.contracts import Planted
 
@@ -65,7 +65,7 @@ def split(planted):
 
 
 def test_everything_in_a_summary_is_text():
-    table = Table(EVIL, (EVIL, EVIL), [(EVIL, EVIL)])
+    table = NotebookTable(EVIL, (EVIL, EVIL), [(EVIL, EVIL)])
     page = Page(summary_html(EVIL, {EVIL: EVIL}, tables=(table,), notes=(EVIL,), warning=EVIL))
     assert page.texts == [EVIL.replace("\x1b", r"\u001b")] * 10
 
@@ -186,12 +186,12 @@ def test_a_comparison_says_what_it_comes_to_and_shows_no_figure_twice():
     some, none = np.array([True, False]), np.zeros(2, dtype=bool)
     strata = {"all": some | ~some, "warm": some, "few": none, "cold": ~some}
     metrics = {f"{measure}@10": np.array([0.5, 1.0]) for measure in ("HR", "NDCG", "MRR", "Recall", "MAP")}
-    comparison = Comparison(("a", "b"), strata, {name: {"full": metrics} for name in ("A", "B")})
+    comparison = Comparison(("a", "b"), strata, {name: {"full": metrics} for name in ("A", "B")}, cutoffs=(10,))
     texts = shown(comparison).texts
     assert [text for text in texts if "@" in text and " " not in text] == ["HR@10", "NDCG@10", "MRR@10", "NDCG@10"]
     sentences = [one.sentence for one in comparison.verdicts]
     assert set(sentences) <= set(map(str.strip, texts))
-    several = Comparison(("a", "b"), strata, comparison.values, test_items=4)
+    several = replace(comparison, test_items=4)
     assert "Recall@10" in shown(several).texts
     repeated = RepeatedComparison({1: comparison, 2: several})
     texts = [text.strip() for text in shown(repeated).texts]

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self, TextIO
 
 from pricdr.errors import ParameterError, printable
-from pricdr.notebook import progress_html
+from pricdr.markup import notebook_html
 
 PREPARING: Final = "preparing"
 """What is shown until the first report."""
@@ -158,7 +158,8 @@ class NotebookBars:
     def _drawn(self, *, over: bool = False) -> dict[str, str]:
         reports, time_taken = list(self._reports.values()), _elapsed(time.monotonic() - self._started)
         lines = [*map(str, reports), time_taken]
-        return {"text/html": progress_html(reports, time_taken, over=over), "text/plain": "\n".join(lines)}
+        drawn = notebook_html("progress", reports=reports, elapsed=time_taken, over=over)
+        return {"text/html": drawn, "text/plain": "\n".join(lines)}
 
 
 class Report(NamedTuple):

@@ -7,15 +7,14 @@ from pricdr.pages import (
     Columns,
     Commands,
     Details,
-    Dot,
     Facts,
     Note,
     Page,
     Row,
     Section,
     Table,
-    dot_plot,
 )
+from pricdr.pages.charts import Dot, dot_plot
 
 EVIL = '</title><script>alert("x")</script>&\'"\x1b[31m\u202e\n{{ 7*7 }} 95 %'
 NAMES = ("jlt", "sjlt", "spectral", EVIL)

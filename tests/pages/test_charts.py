@@ -9,8 +9,7 @@ import altair as alt
 import pytest
 
 from pricdr.errors import printable
-from pricdr.pages import Dot, dot_plot
-from pricdr.pages.charts import DARK, LIGHT, chart_figure
+from pricdr.pages.charts import DARK, LIGHT, Dot, chart_figure, dot_plot
 from tests.pages.everything import EVIL
 
 DOTS = [

@@ -48,13 +48,6 @@ def test_text_that_looks_like_a_template_is_text():
         assert words in text
 
 
-@pytest.mark.parametrize("id", ["same", "two words", 'a"b'])
-def test_ids_are_unique_and_plain(id):
-    parts = [Section("one", [table(id, "c", ["x"], [["1"]])]), Section("two", id="same")]
-    with pytest.raises(ParameterError, match="the id"):
-        render(Page("t", parts))
-
-
 def test_a_row_of_another_width_is_refused():
     with pytest.raises(ParameterError, match="table t has 2 columns"):
         table("t", "c", ["a", "b"], [["1"]])

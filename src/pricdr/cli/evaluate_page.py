@@ -9,16 +9,15 @@ from pricdr.pages import (
     Cell,
     Column,
     Content,
-    Dot,
     Figure,
     Note,
     Page,
     Row,
     Section,
     Table,
-    dot_plot,
     render,
 )
+from pricdr.pages.charts import Dot, dot_plot
 
 if TYPE_CHECKING:
     from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison

@@ -11,16 +11,15 @@ from pricdr.pages import (
     Column,
     Commands,
     Details,
-    Dot,
     Note,
     Page,
     Row,
     Section,
     Table,
-    dot_plot,
     render,
     table,
 )
+from pricdr.pages.charts import Dot, dot_plot
 
 POPULARITY: Final = "popularity"
 ALONE: Final = "target only"

@@ -34,7 +34,7 @@ from pricdr.evaluation.verdict import (
     training_of,
     verdict_lines,
 )
-from pricdr.notebook import Table, summary_html
+from pricdr.markup import NotebookTable, summary_html
 from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class Comparison:
                 for model in self.models
                 for stratum, users, figures in self.rows(model, ranking, metrics)
             ]
-            tables.append(Table(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2))
+            tables.append(NotebookTable(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2))
             cells = [
                 (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
                 for one in self.differences
@@ -277,7 +277,9 @@ class Comparison:
             ]
             if cells:
                 header = ("model", "kind", self.compared_by, "95 % interval", "p-value")
-                tables.append(Table(f"{ranking} ranking, difference from {self.models[0]}", header, cells, names=2))
+                tables.append(
+                    NotebookTable(f"{ranking} ranking, difference from {self.models[0]}", header, cells, names=2)
+                )
         facts = {"models": f"{len(self.models):,}", "users": f"{len(self.users):,}"}
         note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
         return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(self.verdicts)))
@@ -540,8 +542,8 @@ class RepeatedComparison:
         cells = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
         caption = f"difference from {self.models[0]}, split by split"
         tables = (
-            Table(self.title, (*names, "mean"), list(self.rows()), names=3),
-            Table(caption, (*names, "differences"), cells, names=3),
+            NotebookTable(self.title, (*names, "mean"), list(self.rows()), names=3),
+            NotebookTable(caption, (*names, "differences"), cells, names=3),
         )
         facts = {"models": f"{len(self.models):,}", "splits": f"{len(self.comparisons):,}"}
         return summary_html("RepeatedComparison", facts, tables=tables, notes=verdict_lines(self.verdicts))

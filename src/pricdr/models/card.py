@@ -28,9 +28,9 @@ from pricdr.pages import (
     Row,
     Section,
     Table,
+    markdown,
     render,
 )
-from pricdr.pages.markdown import markdown
 from pricdr.release.certificate import Certificate
 from pricdr.release.readme import statement
 

@@ -1,47 +1,307 @@
-"""Pages for people: one set of templates for everything that is written as HTML.
+"""Pages for people: one HTML file that loads nothing, for a screen, a phone, paper and a screen reader; or Markdown.
 
-A page is a :class:`Page` of sections; a section holds paragraphs (plain text), tables, figures and the other blocks;
-:func:`render` returns one file that loads nothing. ``pricdr.pages.charts`` draws charts with altair, which is an extra;
-without it a figure is its words.
+A page has sections, a section has blocks, and each block names the template that draws it. A plain text is a paragraph.
+The page allows itself one style sheet and one script, by their hashes; without the script everything is still there to
+read. ``pricdr.pages.charts`` draws charts with altair, which is an extra; without it a figure is its words.
 """
 
-from pricdr.pages.charts import Dot, dot_plot
-from pricdr.pages.page import (
-    Block,
-    Bullets,
-    Columns,
-    Commands,
-    Content,
-    Details,
-    Facts,
-    Figure,
-    Note,
-    Page,
-    Section,
-    render,
-    style_sheet,
-)
-from pricdr.pages.tables import Cell, Column, Row, Table, table
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Final, Protocol, TypeAlias
 
-__all__ = [
-    "Page",
-    "Section",
-    "render",
-    "style_sheet",
-    "Block",
-    "Bullets",
-    "Columns",
-    "Commands",
-    "Content",
-    "Details",
-    "Facts",
-    "Note",
-    "Cell",
-    "Column",
-    "Row",
-    "Table",
-    "table",
-    "Dot",
-    "Figure",
-    "dot_plot",
-]
+from markupsafe import Markup
+
+from pricdr.errors import ParameterError, plain, printable
+from pricdr.markup import template_environment
+
+_NUMBER: Final = re.compile(r"[^\d+−-]{0,2}([+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
+"""A number at the beginning of a cell, perhaps behind a sign such as < or ~."""
+_LINK: Final = re.compile(r"\]\s*[(\[:]")
+"""Behind which a bracket begins a link in Markdown, or defines one."""
+
+
+class Block(Protocol):
+    """A piece of a section: its template finds it under the name ``block``."""
+
+    template: ClassVar[str]
+
+
+Content: TypeAlias = Sequence[Block | str]
+"""Blocks in the order in which they are shown."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph that nobody may overlook: what is not private, what stands in for other data, what is missing."""
+
+    text: str
+
+    template: ClassVar[str] = "blocks/note.html.j2"
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    items: Sequence[str]
+
+    template: ClassVar[str] = "blocks/bullets.html.j2"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what stands for each, such as a commit or a day."""
+
+    facts: Mapping[str, str]
+
+    template: ClassVar[str] = "blocks/facts.html.j2"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Commands to type, one a line."""
+
+    lines: Sequence[str]
+
+    template: ClassVar[str] = "blocks/commands.html.j2"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Blocks side by side where the page is wide enough, and below one another on a phone: small multiples."""
+
+    blocks: Content
+
+    template: ClassVar[str] = "blocks/columns.html.j2"
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that are folded away until a reader opens them."""
+
+    summary: str
+    blocks: Content
+
+    template: ClassVar[str] = "blocks/details.html.j2"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart as two pictures, for light pages and for dark ones; ``pricdr.pages.charts`` makes them.
+
+    Pictures are shown as images, in which a browser runs and loads nothing, whatever they are drawn from.
+    """
+
+    id: str
+    caption: str
+    in_words: str
+    """What it shows, with its figures: for those who cannot see it, and for all where it could not be drawn."""
+    light: str = ""
+    """In SVG."""
+    dark: str = ""
+    note: str = ""
+    """A sentence behind the caption."""
+
+    template: ClassVar[str] = "blocks/figure.html.j2"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The light picture and the dark one as addresses; none where it could not be drawn."""
+        pictures = [base64.b64encode(svg.encode()).decode() for svg in (self.light, self.dark) if svg]
+        return tuple(f"data:image/svg+xml;base64,{picture}" for picture in pictures)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: what its head says, and what that means."""
+
+    name: str
+    help: str = ""
+    """An explanation, shown to those who point at the head or move there with the keyboard."""
+    numeric: bool = True
+    """Whether cells are aligned and sorted as numbers."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: what it shows, and what it tells those who look closer."""
+
+    text: str
+    sort: float | str | None = None
+    """What to sort by where it is not what the cell shows: the exact number behind a rounded one."""
+    detail: str = ""
+    """An interval or a standard error, set smaller; it may move to the next line, but only as a whole."""
+    hover: Sequence[str] = ()
+    """Lines for those who point at the cell, such as the exact value and the value of each seed."""
+    mark: str = ""
+    """Why the cell has a letter beside it; the explanations stand below the table."""
+    strong: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> "Cell":
+        """Return a cell with a figure and its interval apart.
+
+        >>> Cell.of("+0.1 [-0.1, +0.3]")
+        Cell(text='+0.1', sort=None, detail='[-0.1, +0.3]', hover=(), mark='', strong=False)
+        """
+        match = re.fullmatch(r"(.*?) (±.*|\[.*\])", text, flags=re.DOTALL)
+        return cls(match[1], detail=match[2]) if match else cls(text)
+
+    def sort_key(self, *, numeric: bool) -> str:
+        """Return what the page sorts by: a number in full, or text; "" for what comes last.
+
+        >>> Cell("1,234 users").sort_key(numeric=True), Cell("0.12", sort=0.1234567).sort_key(numeric=True)
+        ('1234.0', '0.1234567')
+        >>> Cell("–").sort_key(numeric=True), Cell("BPR").sort_key(numeric=False)
+        ('', 'bpr')
+        """
+        if isinstance(self.sort, str) or not numeric:
+            return (self.sort if isinstance(self.sort, str) else self.text).casefold()
+        match = _NUMBER.match(self.text.strip())
+        value = float(match[1].replace(",", "").replace("−", "-")) if match and self.sort is None else self.sort
+        if value is None or math.isnan(value):
+            return ""
+        # In the words of the script that compares them.
+        return repr(float(value)).replace("inf", "Infinity")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table; its first cell names it. A text stands for ``Cell.of`` it."""
+
+    cells: Sequence[Cell | str]
+    strong: bool = False
+
+    @cached_property
+    def drawn(self) -> tuple[Cell, ...]:
+        """The cells, those given as text too."""
+        return tuple(cell if isinstance(cell, Cell) else Cell.of(cell) for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that readers can sort, filter and copy. Everything in it is text."""
+
+    id: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    note: str = ""
+    """A sentence below the table."""
+
+    template: ClassVar[str] = "blocks/table.html.j2"
+
+    def __post_init__(self) -> None:
+        if widths := {len(row.cells) for row in self.rows} - {len(self.columns)}:
+            raise ParameterError(f"table {self.id} has {len(self.columns)} columns, and rows of {widths}")
+
+    @property
+    def size_class(self) -> str:
+        """What the style sheet calls a table by its columns: a wide one is set smaller on paper, and stacked on phones.
+
+        >>> [Table("t", "", [Column(str(at)) for at in range(width)], []).size_class for width in (4, 5, 10, 16)]
+        ['', 'wide', 'wide several', 'wide many']
+        """
+        width = len(self.columns)
+        return ("wide" if width > 4 else "") + (" many" if width >= 16 else " several" if width >= 10 else "")
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        """A letter for each explanation of a cell."""
+        explained = dict.fromkeys(cell.mark for row in self.rows for cell in row.drawn if cell.mark)
+        return {explanation: chr(ord("a") + at) for at, explanation in enumerate(explained)}
+
+
+def table(id: str, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> Table:
+    """Return a table of plain texts, of which the first ``names`` in a row are words and the others numbers."""
+    columns = [Column(name, numeric=at >= names) for at, name in enumerate(header)]
+    return Table(id, caption, columns, [Row(cells) for cells in rows])
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it; a section within a section has a smaller heading."""
+
+    heading: str
+    blocks: "Content | Sequence[Section]" = ()
+    id: str = ""
+    """What a link to it names; by default made from the heading."""
+
+    template: ClassVar[str] = "blocks/section.html.j2"
+
+    @property
+    def anchor(self) -> str:
+        """The id, given or made.
+
+        >>> Section("RQ4: what ε buys (Douban)").anchor
+        'rq4-what-ε-buys-douban'
+        """
+        return self.id or re.sub(r"[^\w]+", "-", self.heading.casefold()).strip("-") or "section"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title, what comes first, and sections."""
+
+    title: str
+    sections: Sequence[Section] = ()
+    lead: Content = ()
+    """Above all sections: the answer in a few sentences."""
+    footer: Sequence[str] = ()
+
+
+def render(page: Page) -> str:
+    """Return the whole HTML page.
+
+    >>> render(Page("R&D", [Section("a < b", ["c < d"])])).count("c &lt; d")
+    1
+    """
+    style, script = style_sheet(), _asset("page.js")
+    hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
+    return template_environment().get_template("page.html.j2").render(page=page, style=style, script=script, **hashes)
+
+
+def style_sheet() -> Markup:
+    """Return the style sheet of all pages."""
+    return _asset("page.css")
+
+
+def _asset(name: str) -> Markup:
+    """Return the style sheet or the script: our own text, in which nothing from outside is put."""
+    return Markup(template_environment().get_template(name).render().strip())
+
+
+def _hash(text: str) -> str:
+    """Return what a Content-Security-Policy calls an inline script or style by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def markdown(page: Page) -> str:
+    """Return the whole page as Markdown: the same blocks; a figure is its words, and nothing is folded away.
+
+    >>> print(markdown(Page("R|D", [Section("Why", ["Because."])])), end="")
+    # R&#124;D
+    <BLANKLINE>
+    ## Why
+    <BLANKLINE>
+    Because.
+    """
+    template = template_environment().get_template("page.md.j2")
+    # Each text is escaped by ``text``; commands are indented, not fenced, so that no line of them can end the block.
+    found = template.render(page=page, text=_markdown_text, line=lambda text: Markup(printable(text)))
+    return re.sub(r"\n{3,}", "\n\n", found).strip() + "\n"
+
+
+def _markdown_text(text: str) -> Markup:
+    """Return text that Markdown shows as it is; an interval keeps its brackets, since what follows them makes a link.
+
+    >>> print(_markdown_text("+0.1 [-0.1, +0.3]"), _markdown_text("[a](b)"))
+    +0.1 [-0.1, +0.3] &#91;a](b)
+    """
+    shown = plain(text)
+    return Markup(shown if _LINK.search(text) else shown.replace("&#91;", "["))

@@ -7,12 +7,11 @@ not installed, a page has a figure's words instead.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pricdr.errors import MissingExtraError, printable
 from pricdr.extras import REPORT
-from pricdr.pages.page import Figure
+from pricdr.pages import Figure
 
 if TYPE_CHECKING:
     import altair as alt
@@ -60,15 +59,7 @@ DARK: Final = _theme("#e6e9ec", "#a9b0ba", "#3a4048", "#15181c", _DARK)
 
 
 def chart_figure(id: str, caption: str, chart: "alt.TopLevelMixin", *, in_words: str, note: str = "") -> Figure:
-    """Draw a chart and return it as a figure.
-
-    Args:
-        id: what a link to the figure names.
-        caption: what it shows.
-        chart: what to draw; its colours and fonts are those of pages.
-        in_words: its figures, for those who cannot see it.
-        note: a sentence behind the caption.
-    """
+    """Draw a chart in the colours and fonts of pages; ``in_words`` has its figures, for those who cannot see it."""
     # As text that is one line and printable: names from outside may hold what no XML can.
     spec = _printable(chart.to_dict(validate=False))  # our own charts, all drawn in tests
     return Figure(id, caption, in_words, _draw(spec, LIGHT), _draw(spec, DARK), note)
@@ -102,8 +93,7 @@ def undrawn(id: str, caption: str, in_words: str, note: str = "") -> Figure | No
     return None
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(NamedTuple):
     """One value of a dot plot: a row (a method), its group (a kind of user), and a mean with its interval."""
 
     row: str
@@ -116,60 +106,41 @@ class Dot:
 def dot_plot(
     id: str, caption: str, dots: Sequence[Dot], *, label: str, strong: str = "", digits: int = 3, note: str = ""
 ) -> Figure | None:
-    """Return a figure with a dot and an interval bar for every value, or None where there is nothing to draw.
+    """Return a figure with a dot and an interval for every finite value, or None where there is nothing to draw.
 
-    Args:
-        id: what a link to the figure names.
-        caption: what it shows.
-        dots: the values; those whose mean is not finite are left out.
-        label: what the axis shows.
-        strong: the row to point out.
-        digits: decimals of the values.
-        note: a sentence behind the caption.
+    ``label`` is what the axis shows, ``strong`` the row to point out, ``note`` a sentence behind the caption.
     """
-    rows: list[dict[str, Any]] = [
-        {
-            **{"row": dot.row, "group": dot.group, "mean": dot.mean, "text": f"{dot.mean:.{digits}f}"},
-            **{"low": dot.low if certain else dot.mean, "high": dot.high if certain else dot.mean},
-            **{"strong": not strong or dot.row == strong, "interval": _interval(dot, digits) if certain else ""},
-        }
-        for dot in dots
-        if math.isfinite(dot.mean)
-        for certain in [math.isfinite(dot.low) and math.isfinite(dot.high)]
-    ]
+    rows: list[dict[str, Any]] = []
+    for dot in (dot for dot in dots if math.isfinite(dot.mean)):
+        text, low, high = f"{dot.mean:.{digits}f}", dot.mean, dot.mean
+        words = f"{dot.group}, {dot.row}: {text}"
+        if math.isfinite(dot.low) and math.isfinite(dot.high):
+            low, high = dot.low, dot.high
+            words += f" [{low:.{digits}f}, {high:.{digits}f}]"
+        opacity = 1 if dot.row == strong or not strong else 0.55
+        rows.append(dot._asdict() | {"low": low, "high": high, "text": text, "words": words, "opacity": opacity})
     if not rows:
         return None
-    in_words = "; ".join(f"{row['group']}, {row['row']}: {row['text']}{row['interval']}" for row in rows)
-    in_words = f"{label}. {in_words}."
+    in_words = f"{label}. {'; '.join(row['words'] for row in rows)}."
     if missing := undrawn(id, caption, in_words, note):
         return missing
     import altair as alt
 
     groups, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("group", "row"))
     axis = alt.Axis(grid=False, ticks=False, labels=False, domain=False)
-    base = alt.Chart().encode(
-        y=alt.Y("row:N", sort=names, title=None, axis=axis),
-        opacity=alt.condition("datum.strong", alt.value(1), alt.value(0.55)),
-    )
+    faded = alt.Opacity("opacity:Q", scale=None)
+    base = alt.Chart().encode(y=alt.Y("row:N", sort=names, title=None, axis=axis))
     layers = [
-        base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=label, scale=alt.Scale(zero=False)), x2="high:Q"),
-        base.mark_point().encode(x="mean:Q"),
+        base.mark_rule(strokeWidth=3).encode(
+            x=alt.X("low:Q", title=label, scale=alt.Scale(zero=False)), x2="high:Q", opacity=faded
+        ),
+        base.mark_point().encode(x="mean:Q", opacity=faded),
         # Names stand above their rows, not beside them: on a phone they would leave no room for the dots.
-        alt.Chart()
-        .encode(y=base.encoding.y)
-        .mark_text(align="left", dy=-13, limit=230)
-        .encode(x=alt.value(0), text="row:N"),
-        alt.Chart()
-        .encode(y=base.encoding.y)
-        .mark_text(align="right", dy=-13)
-        .encode(x=alt.value(WIDTH), text="text:N"),
+        base.mark_text(align="left", dy=-13, limit=230).encode(x=alt.value(0), text="row:N"),
+        base.mark_text(align="right", dy=-13).encode(x=alt.value(WIDTH), text="text:N"),
     ]
     if min(row["low"] for row in rows) < 0 < max(row["high"] for row in rows):
         layers.insert(0, alt.Chart().mark_rule(strokeDash=[3, 3], opacity=0.5).encode(x=alt.datum(0)))
     panel = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=36 * len(names))
     chart = panel.facet(row=alt.Row("group:N", sort=groups, title=None)).resolve_scale(y="independent")
     return chart_figure(id, caption, chart, in_words=in_words, note=note)
-
-
-def _interval(dot: Dot, digits: int) -> str:
-    return f" [{dot.low:.{digits}f}, {dot.high:.{digits}f}]"

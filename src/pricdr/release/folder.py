@@ -91,7 +91,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """Show a notebook sizes and the promise."""
-        from pricdr.notebook import summary_html
+        from pricdr.markup import summary_html
         from pricdr.release.readme import weakness
 
         c = self.certificate

@@ -14,6 +14,7 @@ from pricdr.experiments import table3
 from pricdr.experiments.outline import ArmOutline
 from pricdr.experiments.synthetic_results import CONTROLS, read_synthetic, share
 from pricdr.pages import (
+    Block,
     Bullets,
     Cell,
     Column,
@@ -29,7 +30,6 @@ from pricdr.pages import (
     table,
 )
 from pricdr.pages.charts import chart_figure
-from pricdr.pages.page import Block
 from pricdr.privacy.accounting import Calibration
 from pricdr.progress import Progress, silent
 from pricdr.release.inspection import Inspection

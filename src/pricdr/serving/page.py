@@ -25,9 +25,9 @@ from pricdr.data.ids import LONGEST_ID, id_fault
 from pricdr.errors import InputError
 from pricdr.evaluation.measured import Evaluation, read_evaluation
 from pricdr.extras import REPORT, TRAIN
+from pricdr.markup import template_environment
 from pricdr.models.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard
 from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, style_sheet
-from pricdr.pages.page import page_environment
 from pricdr.release.inspection import trade_off_of
 from pricdr.release.page import release_sections
 from pricdr.release.readme import statement
@@ -303,4 +303,4 @@ def _style() -> Response:
 
 
 def _template(name: str) -> Template:
-    return page_environment("pricdr.serving").get_template(f"{name}.j2")
+    return template_environment("pricdr.serving").get_template(f"{name}.j2")

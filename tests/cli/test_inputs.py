@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pricdr.cli.reading_options import FormatName
+from pricdr.cli.ratings import FormatName
 from pricdr.data.reading.formats import Format
 
 

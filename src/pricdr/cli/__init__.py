@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import pairwise
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from pricdr import __version__
@@ -42,8 +43,8 @@ from pricdr.cli import (
 )
 from pricdr.cli.console import fail, log_event, log_lines, say
 from pricdr.cli.json_log import OPTION, json_log
-from pricdr.cli.paths import require_local_paths
 from pricdr.errors import POSIX_ONLY, PriCDRError
+from pricdr.files import require_local
 
 _INTERRUPTED = "interrupted; no output was left half-written"
 _OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
@@ -64,6 +65,23 @@ class _InOrder(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer does not export what it passes
         return sorted(super().list_commands(ctx), key=self.ORDER.index)
+
+
+class _Command(TyperCommand):
+    """Refuses addresses such as s3://bucket/file, given as any path, before the command does anything.
+
+    Some commands would otherwise make a folder of that name, or refuse another input first.
+    """
+
+    def parse_args(self, context: Any, words: list[str]) -> list[str]:  # noqa: ANN401 - typer does not export it
+        rest = super().parse_args(context, words)
+        for name, value in context.params.items():
+            if name == "ratings" and context.params.get("engine") == "spark":
+                continue  # Spark reads from wherever its executors can
+            for path in value if isinstance(value, list) else [value]:
+                if isinstance(path, Path):
+                    require_local(path)
+        return rest
 
 
 app = typer.Typer(
@@ -95,7 +113,9 @@ app.command("serving-key")(serve.serving_key)
 app.command("list")(listing.list_names)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
-require_local_paths(app)  # last: it goes over every command there is
+for each in (app, align.app, ledger.app, model.app):
+    for command in each.registered_commands:
+        command.cls = _Command
 
 
 @app.callback(invoke_without_command=True)

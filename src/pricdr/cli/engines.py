@@ -4,20 +4,31 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from pricdr.cli.console import progress_bar, say, working
-from pricdr.cli.ratings_input import RatingsInput, as_written, shown
-from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
+from pricdr.cli.ratings import RatingsInput, ReadingOptions, shown, warn_of_stars
 from pricdr.data.reading.text_files import STANDARD_INPUT
 from pricdr.errors import InputFileError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
     from pricdr.data.reading.report import Reading
+
+
+class AddressOrPath(PosixPath):
+    """A path that keeps its original text: for Spark it may be an address, s3a://bucket/ratings, or a table."""
+
+    def __init__(self, text: str) -> None:
+        self.text = str(text)
+
+
+def as_written(path: Path) -> str:
+    """Return a path as it was written on the command line: an address keeps both of its slashes."""
+    return path.text if isinstance(path, AddressOrPath) else str(path)
 
 
 class EngineName(StrEnum):

@@ -10,7 +10,15 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption, whole_numbers
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.ratings import (
+    ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
+    FormatOption,
+    MostBadRowsOption,
+    ReadingOptions,
+    SkipBadRowsOption,
+)
 from pricdr.cli.repeat import ONE_RUN, ReleasesOption, RepeatOption, RepeatOptions, TargetOption
 from pricdr.errors import InputError, ParameterError
 
@@ -29,7 +37,6 @@ class RankingName(StrEnum):
     FULL = "full"
 
 
-@reads_ratings
 def evaluate(
     paths: Annotated[list[Path], typer.Argument(metavar="MODEL... SPLIT", help="Model folders, and the split last.")],
     ranking: Annotated[RankingName, typer.Option(help="99 stored negatives, all items, or both.")] = RankingName.BOTH,
@@ -44,7 +51,12 @@ def evaluate(
     repeat: RepeatOption = None,
     target: TargetOption = None,
     threshold: Annotated[float | None, typer.Option(help="Of --target: count only rows rated at least this.")] = None,
-    reading: ReadingOptions = DEFAULT_READING,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    format: FormatOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    most_bad_rows: MostBadRowsOption = None,
     release: ReleasesOption = None,
     allow_not_private: Annotated[
         bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: repeat with a release that is not private.")
@@ -78,6 +90,7 @@ def evaluate(
         if path is not None:
             require_absent(path)
     places = require_cutoffs(whole_numbers("-k", cutoffs, "5,10,20"))
+    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     options = RepeatOptions(repeat, target, reading, threshold, release or (), allow_not_private)
     split = load_split(where)
     repetition = options.planned(folders, split, public_key)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from pricdr.cli.console import warn
-from pricdr.cli.ratings_input import RatingsInput
+from pricdr.cli.ratings import RatingsInput
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:

@@ -6,12 +6,20 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import say, working
-from pricdr.cli.ratings_input import FILES, require_one_stream
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.ratings import (
+    FILES,
+    ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
+    FormatOption,
+    MostBadRowsOption,
+    ReadingOptions,
+    SkipBadRowsOption,
+    require_one_stream,
+)
 from pricdr.errors import ParameterError
 
 
-@reads_ratings
 def prepare(
     source: Annotated[Path, typer.Argument(help=f"Ratings of the source domain: {FILES}.")],
     target: Annotated[Path, typer.Argument(help="Ratings of the target domain, over the same user ids.")],
@@ -23,7 +31,12 @@ def prepare(
         typer.Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater."),
     ] = False,
     drop_twins: Annotated[bool, typer.Option("--drop-twins", hidden=True, help="The former name of it.")] = False,
-    reading: ReadingOptions = DEFAULT_READING,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    format: FormatOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    most_bad_rows: MostBadRowsOption = None,
 ) -> None:
     """Filter two rating files as the paper does. Research only: it needs both parties' data.
 
@@ -37,6 +50,7 @@ def prepare(
     from pricdr.data.pairs import prepare as prepare_pair
     from pricdr.files import new_folder
 
+    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     require_one_stream(source, target)
     limit = _threshold(threshold)
     with new_folder(out, private=True) as staging:

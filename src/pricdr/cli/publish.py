@@ -13,6 +13,7 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.engines import (
+    AddressOrPath,
     EngineInput,
     EngineName,
     EngineOption,
@@ -53,8 +54,19 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.cli.ratings_input import FILES, RatingsInput, takes_query
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.ratings import (
+    FILES,
+    ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
+    FormatOption,
+    FromOption,
+    MostBadRowsOption,
+    QueryOption,
+    ReadingOptions,
+    SkipBadRowsOption,
+    require_ratings,
+)
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.run_lock import only_spender, require_only_writer
@@ -84,13 +96,17 @@ EXIT_CODES: Final = (
 )
 
 
-@takes_query("ratings", f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}.")
-@reads_ratings
 def publish(
-    ratings: RatingsInput,
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
+    ratings: Annotated[
+        Path | None,
+        typer.Argument(
+            help=f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}.",
+            parser=AddressOrPath,
+        ),
+    ] = None,
     strategy: StrategyOption = DEFAULT_STRATEGY,
     dim: DimOption = None,
     guide: GuideOption = None,
@@ -111,7 +127,14 @@ def publish(
     rating_step: RatingStepOption = None,
     users: UsersOption = None,
     items: ItemsOption = None,
-    reading: ReadingOptions = DEFAULT_READING,
+    source_address: FromOption = None,
+    query: QueryOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    format: FormatOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    most_bad_rows: MostBadRowsOption = None,
     engine: EngineOption = EngineName.DUCKDB,
     temp_dir: TempDirOption = None,
     spark_conf: SparkConfOption = None,
@@ -133,9 +156,11 @@ def publish(
     """
     from pricdr.privacy.accounting import Calibration, Guarantee, Unit
 
+    given = require_ratings(ratings, source_address, query, "RATINGS")
+    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     _require_places(out, log, None if json_output is None else json_output.path)
     with EventLog.opened(log) as events:
-        events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
+        events.record("began", dry_run=dry_run, ratings=str(given), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
         parsed = parse_strategy(strategy, dim, density, guarantee)
         _require_paper(calibration, parsed)
@@ -164,7 +189,7 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        source = EngineInput(ratings, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
+        source = EngineInput(given, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
         task = _Task(guarantee, arguments, out, key, events, json_output)
         (task.rehearse if dry_run else task.publish)(source, users, items)
 

@@ -7,7 +7,15 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import PublicKeyOption
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.ratings import (
+    ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
+    FormatOption,
+    MostBadRowsOption,
+    ReadingOptions,
+    SkipBadRowsOption,
+)
 from pricdr.errors import BusyError, InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -15,7 +23,6 @@ if TYPE_CHECKING:
     from pricdr.models.fitted import FittedModel
 
 
-@reads_ratings
 def recommend(
     model: Annotated[Path, typer.Argument(help="The model folder.")],
     out: Annotated[Path | None, typer.Option(help="The file to create: .parquet or .csv.")] = None,
@@ -28,7 +35,12 @@ def recommend(
     threshold: Annotated[float | None, typer.Option(help="With --seen: only rows rated at least this.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue where a stopped run ended.")] = False,
     public_key: PublicKeyOption = None,
-    reading: ReadingOptions = DEFAULT_READING,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    format: FormatOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    most_bad_rows: MostBadRowsOption = None,
 ) -> None:
     """Write the best unseen items of each user: user, item, score, rank, and what they are based on.
 
@@ -47,6 +59,7 @@ def recommend(
     from pricdr.files import require_absent
     from pricdr.models.fitted import FittedModel
 
+    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     if (out is None) == (export is None):
         raise ParameterError("give either --out or --export")
     if out is not None and out.suffix not in {".parquet", ".csv"}:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from pricdr.cli.console import progress_bar
-from pricdr.cli.reading_options import ReadingOptions
+from pricdr.cli.ratings import ReadingOptions
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 
 if TYPE_CHECKING:

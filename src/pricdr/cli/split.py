@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.ratings_input import FILES, RatingsInput, require_one_stream, takes_query
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.ratings import (
+    FILES,
+    ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
+    FormatOption,
+    FromOption,
+    MostBadRowsOption,
+    QueryOption,
+    RatingsInput,
+    ReadingOptions,
+    SkipBadRowsOption,
+    files_or_query,
+    require_one_stream,
+)
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -25,11 +38,9 @@ class OrderName(StrEnum):
     TIME = "time"
 
 
-@takes_query("target", f"The target's ratings: {FILES}.", required=False)
-@reads_ratings
 def split(
     out: Annotated[Path, typer.Option(help="The split folder to create.")],
-    target: RatingsInput | None = None,
+    target: Annotated[Path | None, typer.Argument(help=f"The target's ratings: {FILES}.")] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed, another split.  [default: 0]")] = None,
     threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
     by: Annotated[
@@ -46,7 +57,14 @@ def split(
     official: Annotated[
         Path | None, typer.Option(help="Import a split: user, valid_item, test_item, negatives_99.")
     ] = None,
-    reading: ReadingOptions = DEFAULT_READING,
+    source_address: FromOption = None,
+    query: QueryOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    format: FormatOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    most_bad_rows: MostBadRowsOption = None,
 ) -> None:
     """Hold out one item per user for testing and one for validation, each with 99 unrated items to rank among.
 
@@ -63,21 +81,23 @@ def split(
     from pricdr.data.splits import split as split_ratings
     from pricdr.files import new_folder
 
+    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    ratings = files_or_query(target, source_address, query, "TARGET")
     parts = {"--train": train, "--test": test, "--validation": validation}
     rules = {"--by": by, "--test-items": test_items, "--ratio": ratio}
-    _require_one_way(target, parts, official, {**rules, "--cold": cold, "--seed": seed})
+    _require_one_way(ratings, parts, official, {**rules, "--cold": cold, "--seed": seed})
     require_one_stream(*parts.values())
     each = 1 if test_items is None else test_items
     with new_folder(out, private=True) as staging:
-        if target is None:
+        if ratings is None:
             given = [path for path in parts.values() if path is not None]
             made = _divided([reading.read_some(path, threshold) for path in given], cold or 0.0, seed or 0)
             reason = "without a test rating"
         elif official is not None:
-            made = read_official(official, reading.read_some(target, threshold).ratings.positives().rated())
+            made = read_official(official, reading.read_some(ratings, threshold).ratings.positives().rated())
             reason = "whom the official split does not name"
         else:
-            file = reading.read_some(target, threshold, with_times=by is OrderName.TIME)
+            file = reading.read_some(ratings, threshold, with_times=by is OrderName.TIME)
             made = split_ratings(
                 file.ratings,
                 cold=cold or 0.0,

@@ -11,8 +11,21 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, name_given, refuse_unused_key
-from pricdr.cli.ratings_input import FILES, RatingsInput, require_one_stream, takes_query
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.ratings import (
+    FILES,
+    ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
+    FormatOption,
+    FromOption,
+    MostBadRowsOption,
+    QueryOption,
+    RatingsInput,
+    ReadingOptions,
+    SkipBadRowsOption,
+    require_one_stream,
+    require_ratings,
+)
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
 from pricdr.cli.starting import StartOption, keep_networks, require_known_epochs, say_found, starting_networks
@@ -51,11 +64,12 @@ AllowNotPrivateOption: TypeAlias = Annotated[
 ]
 
 
-@takes_query("data", f"A split folder (to measure), or the target's ratings (to recommend): {FILES}.")
-@reads_ratings
 def train(
-    data: RatingsInput,
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
+    data: Annotated[
+        Path | None,
+        typer.Argument(help=f"A split folder (to measure), or the target's ratings (to recommend): {FILES}."),
+    ] = None,
     release: Annotated[Path | None, typer.Option(help="A release folder of the source party.")] = None,
     source: Annotated[
         Path | None, typer.Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext, instead of a release.")
@@ -85,7 +99,14 @@ def train(
     threshold: Annotated[
         float | None, typer.Option(help="For files of ratings: count only rows rated at least this.")
     ] = None,
-    reading: ReadingOptions = DEFAULT_READING,
+    source_address: FromOption = None,
+    query: QueryOption = None,
+    columns: ColumnsOption = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    format: FormatOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    most_bad_rows: MostBadRowsOption = None,
 ) -> None:
     """Train a recommender on the target's ratings, with or without a release.
 
@@ -102,9 +123,11 @@ def train(
     from pricdr.files import require_absent
     from pricdr.training.run_log import RunLog
 
+    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    rows = require_ratings(data, source_address, query, "DATA")
     given = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
-    measured = None if like is None else read_measured(like, is_split(data), given, release, source, public_key)
-    _require_file(data, source, threshold, reading)
+    measured = None if like is None else read_measured(like, is_split(rows), given, release, source, public_key)
+    _require_file(rows, source, threshold, reading)
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     own = _configured(method, preset, config, release, source) if measured is None else measured.method
     configured = _with_flags(own, flags)
@@ -112,7 +135,7 @@ def train(
     received = _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
     warn_of_another_release(measured, received)
-    ratings, validation = _data(data, reading, threshold)
+    ratings, validation = _data(rows, reading, threshold)
     plaintext = None if source is None else _source(source, reading, threshold)
     if received is not None:
         _say_coverage(ratings, received)

@@ -1,0 +1,178 @@
+"""Ratings as input of a command: files named by an argument or a query, and the options that say how to read them."""
+
+import re
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeAlias
+
+import typer
+
+from pricdr.cli.console import say, warn, working
+from pricdr.data.reading.inputs import Query
+from pricdr.data.reading.text_files import STANDARD_INPUT, named
+from pricdr.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from pricdr.data.blocks import RatingsSource
+    from pricdr.data.reading.formats import ReadOptions
+    from pricdr.data.reading.read import MemoryReading
+
+RatingsInput: TypeAlias = Path | Query
+FILES: Final = "a file, a folder, a quoted pattern, or -"
+"""What ratings may be, for --help."""
+
+
+class FormatName(StrEnum):
+    """The format of a file, where its name does not show it."""
+
+    CSV = "csv"
+    TSV = "tsv"
+    INTER = "inter"
+    DAT = "dat"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+FromOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="Instead of files: a database, postgresql://user:password@host/name or sqlite:///file, or env:NAME, a "
+        "variable that holds it.",
+    ),
+]
+QueryOption: TypeAlias = Annotated[
+    str | None, typer.Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
+]
+ColumnsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="user=NAME,item=NAME[,rating=NAME][,time=NAME], or positions where there is no header (.dat has four: "
+        "1, 2, 3, 4), or amazon-2014|amazon-2018."
+    ),
+]
+DelimiterOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="The separator of fields in a text file, such as ; or | or tab.  [default: by its name]"),
+]
+EncodingOption: TypeAlias = Annotated[
+    str | None, typer.Option(help="The character encoding of a text file, such as latin-1.  [default: utf-8]")
+]
+FormatOption: TypeAlias = Annotated[
+    FormatName | None,
+    typer.Option(help="The format of the files.  [default: by their names; csv for standard input]"),
+]
+SkipBadRowsOption: TypeAlias = Annotated[
+    bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be read, and count them on screen.")
+]
+MostBadRowsOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(help="skip-bad-rows: refuse a file with a larger share of bad rows.  [default: 0.01]"),
+]
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How the ratings of a command are to be read: the options above, in the order of every command that has them."""
+
+    columns: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    format: str | None = None
+    skip_bad_rows: bool = False
+    most_bad_rows: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.most_bad_rows is not None and not self.skip_bad_rows:
+            raise ParameterError("--most-bad-rows needs --skip-bad-rows")
+
+    def given(self) -> list[str]:
+        """Return the names of the options that were given, such as ``--columns``."""
+        return [f"--{name.replace('_', '-')}" for name in self._arguments()]
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the options that were given, as arguments of the readers, which have the same names."""
+        values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "MemoryReading":
+        """Read files of ratings, or the rows of a query, and show that it is working meanwhile."""
+        from pricdr.data.reading.read import read_ratings_file
+
+        with working(f"reading {shown(path)}"):
+            return read_ratings_file(path, threshold=threshold, with_times=with_times, **self._arguments())
+
+    def options(self, *, need_rating: bool) -> "ReadOptions":
+        """Return the options as the readers take them."""
+        from pricdr.data.reading.formats import ReadOptions
+
+        return ReadOptions.of(need_rating=need_rating, **self._arguments())
+
+    def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "MemoryReading":
+        """Read ratings that will count as likes, show a summary, and refuse the file if no rating is left.
+
+        Not for publishing: the refusal would reveal something about the ratings.
+        """
+        reading = self.read(path, threshold, with_times=with_times)
+        if threshold is not None and not len(reading.ratings):
+            raise InputError(f"{shown(path)}: no rating is at least {threshold:g}")
+        say(*reading.summary().split("\n"))
+        warn_of_stars(reading)
+        return reading
+
+
+def files_or_query(path: Path | None, source: str | None, query: str | None, name: str) -> RatingsInput | None:
+    """Return the ratings that the argument called ``name`` gives, or --from and --query; None where neither does."""
+    if path is not None and re.match(r"\w*(sql|postgres)\w*:/", str(path)):
+        raise ParameterError(
+            f"{name} is the address of a database (not shown because of its password): give it with --from"
+        )
+    if (source is None) != (query is None):
+        raise ParameterError("--from and --query go together: a database, and what to read from it")
+    if source is None or query is None:
+        return path
+    if path is not None:
+        raise ParameterError(f"give {name} or --from, not both: got {path} as well")
+    return Query.of(source, query)
+
+
+def require_ratings(path: Path | None, source: str | None, query: str | None, name: str) -> RatingsInput:
+    """Return the same, where one of the two must be given."""
+    ratings = files_or_query(path, source, query, name)
+    if ratings is None:
+        raise ParameterError(f"Missing argument '{name}': give it, or --from and --query")
+    return ratings
+
+
+def shown(ratings: RatingsInput) -> str:
+    """Return the name of ratings for messages; a query is never shown with its address."""
+    return named(ratings if isinstance(ratings, Path) else str(ratings))
+
+
+def require_one_stream(*paths: RatingsInput | None) -> None:
+    """Refuse standard input for more than one of these: it can be read only once."""
+    if paths.count(STANDARD_INPUT) > 1:
+        raise ParameterError("standard input (-) can be read only once: give a file for the other")
+
+
+class Rated(Protocol):
+    """Ratings that were read, and whether they look like stars."""
+
+    @property
+    def ratings(self) -> "RatingsSource":
+        """The ratings."""
+        ...
+
+    @property
+    def stars(self) -> tuple[float, float] | None:
+        """The fewest and the most stars; None where ratings do not look like stars."""
+        ...
+
+
+def warn_of_stars(reading: Rated) -> None:
+    """Warn where ratings look like stars and, without a threshold, all of them count as likes."""
+    from pricdr.data.reading.report import stars_caution
+
+    if text := stars_caution(reading.ratings, reading.stars):
+        warn(text)

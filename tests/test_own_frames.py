@@ -15,7 +15,7 @@ from pricdr.models.training_data import Coverage
 RNG = np.random.default_rng(5)
 PAIRS = sorted({(int(u), int(i)) for u, i in zip(RNG.integers(0, 40, 900), RNG.integers(0, 260, 900), strict=True)})
 FRAME = pl.DataFrame(PAIRS, schema={"user_id": pl.Int64, "item_id": pl.Int64}, orient="row")
-RATINGS = Ratings.from_polars(FRAME)
+RATINGS = Ratings.of(FRAME)
 KINDS = {
     "polars": FRAME,
     "lazy": FRAME.lazy(),
@@ -142,12 +142,11 @@ def test_recommendations_leave_as_frames():
     assert EASE().fit(RATINGS).recommend([], k=3).to_frame().schema == frame.schema
 
 
-@pytest.mark.parametrize("take", [Ratings.from_polars, Ratings.from_pandas, Ratings.from_arrow])
-def test_truth_values_are_no_ratings_in_any_kind_of_frame(take):
+def test_truth_values_are_no_ratings_in_any_kind_of_frame():
     frame = pl.DataFrame({"user": ["a"], "item": ["x"], "rating": [True]})
-    given = {Ratings.from_pandas: frame.to_pandas(), Ratings.from_arrow: frame.to_arrow()}.get(take, frame)
-    with pytest.raises(InputError, match="the rating column holds BOOLEAN; ratings must be numbers"):
-        take(given)
+    for given in (frame, frame.to_pandas(), frame.to_arrow()):
+        with pytest.raises(InputError, match="the rating column holds BOOLEAN; ratings must be numbers"):
+            Ratings.of(given)
 
 
 def test_a_model_says_how_many_users_its_release_covers():

@@ -33,20 +33,19 @@ class Stream:
 
 
 WAYS = {
-    "polars": (Ratings.from_polars, lambda frame: frame),
-    "pandas": (Ratings.from_pandas, lambda frame: pd.DataFrame(frame.to_dict(as_series=False))),
-    "pandas objects": (Ratings.from_pandas, lambda frame: pd.DataFrame(frame.to_dict(as_series=False), dtype=object)),
-    "pandas arrow": (Ratings.from_pandas, lambda frame: frame.to_pandas(use_pyarrow_extension_array=True)),
-    "arrow": (Ratings.from_arrow, lambda frame: frame.to_arrow()),
-    "capsules": (Ratings.from_arrow, Stream),
+    "polars": lambda frame: frame,
+    "pandas": lambda frame: pd.DataFrame(frame.to_dict(as_series=False)),
+    "pandas objects": lambda frame: pd.DataFrame(frame.to_dict(as_series=False), dtype=object),
+    "pandas arrow": lambda frame: frame.to_pandas(use_pyarrow_extension_array=True),
+    "arrow": lambda frame: frame.to_arrow(),
+    "capsules": Stream,
 }
 
 
 @pytest.fixture(params=WAYS)
 def taken(request):
     """Ratings from a polars frame by way of another library."""
-    take, convert = WAYS[request.param]
-    return lambda frame, **columns: take(convert(frame), **columns)
+    return lambda frame, **columns: Ratings.of(WAYS[request.param](frame), **columns)
 
 
 def _same(one: Ratings, other: Ratings) -> bool:
@@ -75,8 +74,8 @@ def test_a_frame_is_read_like_a_file_of_the_same_rows(tmp_path_factory, rows):
     path.write_bytes(text.getvalue().encode())
     expected = _outcome(lambda: read_ratings(path))
     frame = pl.DataFrame(rows, schema={"user_id": pl.String, "item_id": pl.String, "rating": pl.Float64}, orient="row")
-    for take, convert in WAYS.values():
-        found = _outcome(lambda take=take, convert=convert: take(convert(frame)))
+    for convert in WAYS.values():
+        found = _outcome(lambda convert=convert: Ratings.of(convert(frame)))
         if any("\n" in name for row in rows for name in row[:2]):  # in a file already the line is refused
             assert isinstance(found, str)
             assert isinstance(expected, str)
@@ -92,10 +91,10 @@ def test_what_goes_out_comes_back(pairs, has_values):
     users, items, values = zip(*((f"u {u}", f"é{i}", value) for u, i, value in pairs), strict=True)
     ratings = Ratings.from_triples(users, items, values)
     ratings = ratings if has_values else ratings.positives()
-    assert _same(Ratings.from_polars(ratings.to_frame()), ratings)
-    assert _same(Ratings.from_pandas(ratings.to_frame("pandas")), ratings)
-    assert _same(Ratings.from_arrow(ratings.to_frame("pyarrow")), ratings)
-    assert _same(Ratings.from_arrow(ratings.to_frame()), ratings)
+    assert _same(Ratings.of(ratings.to_frame()), ratings)
+    assert _same(Ratings.of(ratings.to_frame("pandas")), ratings)
+    assert _same(Ratings.of(ratings.to_frame("pyarrow")), ratings)
+    assert _same(Ratings.of(Stream(ratings.to_frame())), ratings)
 
 
 def test_frames_have_a_row_per_rated_pair():
@@ -171,30 +170,24 @@ def test_frames_without_rows_are_refused(taken, refused):
 
 def test_what_is_peculiar_to_pandas(refused):
     categories = pd.DataFrame({"user": pd.Categorical(["b", "a"]), "item": pd.array([1, 2], dtype="Int64")})
-    assert Ratings.from_pandas(categories).items == ("1", "2")
+    assert Ratings.of(categories).items == ("1", "2")
     mixed = pd.DataFrame({"user": ["1", 1], "item": ["x", "y"]})
-    assert Ratings.from_pandas(mixed).users == ("1",)
+    assert Ratings.of(mixed).users == ("1",)
     missing = pd.DataFrame({"user": [1, None], "item": ["x", "y"]})
-    assert "holds DOUBLE; ids must be text" in refused(lambda: Ratings.from_pandas(missing))
+    assert "holds DOUBLE; ids must be text" in refused(lambda: Ratings.of(missing))
     half = pd.DataFrame({"user": pd.Series(["a", "\ud800"], dtype=object), "item": ["x", "y"]})
-    assert "row 2: the user id" in refused(lambda: Ratings.from_pandas(half))
+    assert "row 2: the user id" in refused(lambda: Ratings.of(half))
     twice = pd.DataFrame([["a", "b", "x"]], columns=["user", "user", "item"])
-    assert "'user' more than once" in refused(lambda: Ratings.from_pandas(twice))
+    assert "'user' more than once" in refused(lambda: Ratings.of(twice))
     numbered = pd.DataFrame([["a", "x"]], columns=[0, 1])
-    assert Ratings.from_pandas(numbered, user="0", item="1").users == ("a",)
+    assert Ratings.of(numbered, user="0", item="1").users == ("a",)
     anywhere = pd.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": [1, 2.5]}, index=[7, 7])
-    assert Ratings.from_pandas(anywhere).matrix.data.tolist() == [1.0, 2.5]
-
-
-@pytest.mark.parametrize("take", [Ratings.from_polars, Ratings.from_pandas, Ratings.from_arrow])
-def test_what_is_no_frame_is_refused(take, refused):
-    for value in (None, "ratings.csv", [("a", "x")]):
-        assert f"got '{type(value).__module__}.{type(value).__qualname__}'" in refused(lambda value=value: take(value))
+    assert Ratings.of(anywhere).matrix.data.tolist() == [1.0, 2.5]
 
 
 def test_a_broken_arrow_table_is_refused(refused):
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["user", "user"])
-    assert "no item column" in refused(lambda: Ratings.from_arrow(table))
+    assert "no item column" in refused(lambda: Ratings.of(table))
 
 
 def test_pandas_and_pyarrow_are_asked_for_only_where_they_are_needed():
@@ -204,7 +197,7 @@ import sys
 sys.modules["pandas"] = sys.modules["pyarrow"] = None
 from pricdr import Ratings
 ratings = Ratings.from_triples(["a"], ["x"], [2.0])
-assert Ratings.from_arrow(ratings.to_frame()).users == ("a",)
+assert Ratings.of(ratings.to_frame()).users == ("a",)
 for missing in ("pandas", "pyarrow"):
     try:
         ratings.to_frame(missing)
@@ -219,7 +212,7 @@ for missing in ("pandas", "pyarrow"):
 def test_pandas_frames_are_made_without_pyarrow():
     code = "import sys; sys.modules['pyarrow'] = None; from pricdr import Ratings as R; "
     code += "r = R.from_triples(['a'], ['x'], [2.0]).to_frame('pandas'); "
-    code += "assert R.from_pandas(r).matrix.data.tolist() == [2.0]"
+    code += "assert R.of(r).matrix.data.tolist() == [2.0]"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

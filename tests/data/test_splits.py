@@ -324,7 +324,7 @@ def test_test_users_without_ratings_to_train_on_are_cold():
     _, train, test, _ = _parts()
     newcomer = Ratings.from_triples(["new", "new"], ["i001", "unheard of"])
     frame = pl.concat([test.to_frame().select("user", "item"), newcomer.to_frame()])
-    split = Split.of(train, Ratings.from_polars(frame), seed=0)
+    split = Split.of(train, Ratings.of(frame), seed=0)
     at = split.train.users.index("new")
     assert split.cold[at]
     assert (split.test.users == at).sum() == 2

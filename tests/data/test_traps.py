@@ -294,7 +294,7 @@ assert Ratings.of(frame).users == ("a",)
 class Stream:
     def __arrow_c_stream__(self, requested_schema=None):
         return frame.__arrow_c_stream__(requested_schema)
-assert Ratings.from_arrow(Stream()).users == ("a",)
+assert Ratings.of(Stream()).users == ("a",)
 open("r.csv", "w").write("user,item\\na,x\\n")
 read_ratings("r.csv")
 """

@@ -35,7 +35,7 @@ def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.D
 
 
 def in_memory(frame: pl.DataFrame, threshold: float | None) -> Ratings:
-    ratings = Ratings.from_polars(frame)
+    ratings = Ratings.of(frame)
     return ratings if threshold is None else ratings.at_least(threshold)
 
 

@@ -58,7 +58,9 @@ def prepare(
         for file in files:
             say(*file.summary().split("\n"))
         left, right = (file.ratings for file in files)
-        say(overlap(left.users, right.users).summary())
+        users = overlap(left.users, right.users)
+        only = f"{users.source_only:,} only in the source, {users.target_only:,} only in the target"
+        say(f"users: {users.common:,} in both, {only}")
         with working("filtering"):
             whole = prepare_pair(left, right, threshold=limit, core=core)
         drop = drop_duplicates or drop_twins

@@ -24,20 +24,10 @@ Convert: TypeAlias = Callable[[CSR], CSR]
 """Converts the ratings of a block of users, each user on its own."""
 
 
-class RowWork(Protocol):
-    """Computes one row of numbers per user of a block."""
-
-    def __call__(self, block: CSR, start: int) -> Numbers:
-        """Return the rows of the users ``start``, ``start`` + 1 and so on, whose ratings ``block`` holds."""
-        ...
-
-
-class SumWork(Protocol):
-    """Computes whole numbers from a block; the results of all blocks are added up."""
-
-    def __call__(self, block: CSR, start: int) -> Whole:
-        """Return what the users ``start``, ``start`` + 1 and so on add to the sum; ``block`` holds their ratings."""
-        ...
+RowWork: TypeAlias = Callable[[CSR, int], Numbers]
+"""Computes one row of numbers per user of a block: from their ratings, and the position of the first of them."""
+SumWork: TypeAlias = Callable[[CSR, int], Whole]
+"""Computes whole numbers from the same; the results of all blocks are added up."""
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ A frame is held to the rules of a file: the same column names, the same refusals
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 from tempfile import gettempdir
@@ -30,11 +30,16 @@ _GIVEN: Final = "given"
 
 def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryReading:  # noqa: ANN401
     """Return the ratings in a data frame of any kind: polars (lazy too), pandas, or a table that speaks Arrow."""
-    kind = next((kind for kind, (_, fits, _) in _KINDS.items() if fits(frame)), None)
-    if kind is None:
+    if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):
+        add = _add_polars
+    elif hasattr(frame, "columns") and hasattr(frame, "iloc"):
+        add = _add_pandas
+    elif hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__"):
+        add = _add_arrow
+    else:
         hint = ": read a file with read_ratings" if isinstance(frame, str | os.PathLike) else ""
-        kinds = "Ratings or a data frame (polars, pandas, Arrow)"
-        raise InputError(f"ratings must be {kinds}, got {_type_of(frame)}{hint}")
+        given = shorten(f"{type(frame).__module__}.{type(frame).__qualname__}", 60)
+        raise InputError(f"ratings must be Ratings or a data frame (polars, pandas, Arrow), got {given}{hint}")
     memory = memory_limit()
     with (
         Workspace.opened(Path(gettempdir())) as workspace,
@@ -42,18 +47,10 @@ def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryR
         connected(workspace, [], memory) as connection,
     ):
         table = RatingsTable(connection, _FRAME, ReadOptions(time_asked="time" in named))
-        _KINDS[kind][2](table, frame, named)
+        add(table, frame, named)
         if not table.rows:
             raise refusal(_FRAME, "it has columns and no rows")
         return encode(table, with_times=with_times)
-
-
-def require_frame(kind: str, frame: object) -> object:
-    """Return a data frame if it is of this kind: polars, pandas or arrow."""
-    described, fits, _ = _KINDS[kind]
-    if not fits(frame):
-        raise InputError(f"from_{kind} takes {described}, got {_type_of(frame)}")
-    return frame
 
 
 class _Stream:
@@ -114,28 +111,3 @@ def _add_pandas(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa:
 
 def _plain(role: str, value: object) -> object:
     return value.isoformat() if role == "time" and isinstance(value, datetime | date) else value
-
-
-_Kind: TypeAlias = tuple[str, Callable[[object], bool], Callable[[RatingsTable, Any, Named], None]]
-_KINDS: Final[Mapping[str, _Kind]] = {
-    "polars": (
-        "a polars DataFrame or LazyFrame",
-        lambda frame: hasattr(frame, "collect_schema") and hasattr(frame, "lazy"),
-        _add_polars,
-    ),
-    "pandas": (
-        "a pandas DataFrame",
-        lambda frame: hasattr(frame, "columns") and hasattr(frame, "iloc"),
-        _add_pandas,
-    ),
-    "arrow": (
-        "a table with the Arrow PyCapsule interface",
-        lambda table: hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"),
-        _add_arrow,
-    ),
-}
-"""Kinds of data frames: what they are, how one is told, how its rows are added. The first that fits counts."""
-
-
-def _type_of(value: object) -> str:
-    return shorten(f"{type(value).__module__}.{type(value).__qualname__}", 60)

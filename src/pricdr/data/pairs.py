@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pricdr.data.csr import CSR, row_counts
-from pricdr.data.ratings import Ids, IntArray, Ratings, RatingsLike
+from pricdr.data.ratings import Ids, Ratings, RatingsLike
 from pricdr.data.reading.text_files import shorten
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, require_count
@@ -100,15 +100,6 @@ class Overlap(NamedTuple):
     source_only: int
     target_only: int
 
-    def summary(self) -> str:
-        """Return one line for people.
-
-        >>> Overlap(2, 1, 0).summary()
-        'users: 2 in both, 1 only in the source, 0 only in the target'
-        """
-        only = f"{self.source_only:,} only in the source, {self.target_only:,} only in the target"
-        return f"users: {self.common:,} in both, {only}"
-
 
 def overlap(source_users: Iterable[str], target_users: Iterable[str]) -> Overlap:
     """Count the users in both lists and in one only.
@@ -156,17 +147,12 @@ def prepare_paper(
     >>> prepare_paper(r, r).source.filtered_by
     "the paper's five steps (rating >= 3, more than 5 positives per user and item, common users)"
     """
-    both = _common(source, target, threshold)
-    both = both.keep_users(
-        at_least=more_than + 1, emptied=f"no user has more than {more_than} positives in both domains"
-    )
-    both = both.keep_items(at_least=more_than + 1)
-    both = both.keep_users(
-        at_least=1,
-        emptied=f"no common user has an item with more than {more_than} positives in both domains",
-    )
+    left = _Left(source, target, threshold)
+    left.keep_users(more_than + 1, emptied=f"no user has more than {more_than} positives in both domains")
+    left.keep_items(more_than + 1)
+    left.keep_users(1, emptied=f"no common user has an item with more than {more_than} positives in both domains")
     rule = f"more than {more_than} positives per user and item, common users"
-    return both.pair(f"the paper's five steps ({_rated(threshold)}, {rule})")
+    return left.pair(f"the paper's five steps ({_rated(threshold)}, {rule})")
 
 
 def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: float | None = 3.0) -> DomainPair:
@@ -178,12 +164,13 @@ def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: floa
     """
     require_count(core=core)
     emptied = f"no user has {core} ratings in both domains on items with {core} ratings"
-    both, size = _common(source, target, threshold), -1
+    left, size = _Left(source, target, threshold), -1
     # Removing a user can push an item below K and the other way round: go on until nothing changes.
-    while size != (size := both.size):
-        both = both.keep_users(at_least=core, emptied=emptied).keep_items(at_least=core)
+    while size != (size := sum(matrix.nnz for matrix in left.matrices)):
+        left.keep_users(core, emptied=emptied)
+        left.keep_items(core)
     rule = f"at least {core} ratings per user and domain and per item, common users"
-    return both.pair(f"a joint {core}-core ({_rated(threshold)}, {rule})")
+    return left.pair(f"a joint {core}-core ({_rated(threshold)}, {rule})")
 
 
 def save_pair(pair: DomainPair, folder: Path) -> None:
@@ -205,98 +192,62 @@ def save_pair(pair: DomainPair, folder: Path) -> None:
     write_new(folder / "users.txt", "".join(f"{user}\n" for user in pair.users).encode())
 
 
-@dataclass(frozen=True)
-class _Side:
-    """What is left of one domain: entries, and which items of ``ratings`` their columns are."""
+class _Left:
+    """What is left of two domains: entries over the users they share, in the source's order, and over some items."""
 
-    ratings: Ratings
-    matrix: CSR
-    items: IntArray
+    def __init__(self, source: Ratings, target: Ratings, threshold: float | None) -> None:
+        self.ratings = (source, target)
+        target_row = {user: row for row, user in enumerate(target.users)}
+        rows = [(at, target_row[user]) for at, user in enumerate(source.users) if user in target_row]
+        if not rows:
+            first = " and ".join(shorten(users[0]) for users in (source.users, target.users) if users)
+            raise InputError(
+                f"preparing leaves nothing: no user id occurs in both domains (their first ids: {first}); "
+                "are the user and item columns swapped?"
+            )
+        self.users = tuple(source.users[row] for row, _ in rows)
+        self.items = [np.arange(len(ratings.items)) for ratings in self.ratings]
+        # By position in each domain: the two list the same users at different rows.
+        each = zip(("source", "target"), self.ratings, np.array(rows, dtype=np.int64).T, strict=True)
+        self.matrices = [_at_least(name, ratings, threshold)[at] for name, ratings, at in each]
 
-    def per_user(self) -> IntArray:
-        return row_counts(self.matrix)
-
-    def per_item(self) -> IntArray:
-        return np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])
-
-    def at_users(self, rows: IntArray) -> "_Side":
-        # Indexing copies the whole matrix, which a K-core would do once per round for nothing.
-        same = np.array_equal(rows, np.arange(self.matrix.shape[0]))
-        return self if same else replace(self, matrix=self.matrix[rows])
-
-    def keep_items(self, at_least: int) -> "_Side":
-        keep = np.flatnonzero(self.per_item() >= at_least)
-        if len(keep) == len(self.items):
-            return self
-        return replace(self, matrix=self.matrix[:, keep], items=self.items[keep])
-
-    def finished(self, users: Ids, filtered_by: str) -> Ratings:
-        """Return ratings over ``users`` and the items that still occur."""
-        left = self.keep_items(at_least=1)
-        items = tuple(self.ratings.items[item] for item in left.items)
-        before = self.ratings.filtered_by  # filters add up, and a certificate discloses all of them
-        text = filtered_by if before is None else f"{before}, then {filtered_by}"
-        return replace(self.ratings, matrix=left.matrix, users=users, items=items).disclosing(text)
-
-
-@dataclass(frozen=True)
-class _Both:
-    """What is left of both domains, over the same users."""
-
-    users: Ids
-    source: _Side
-    target: _Side
-
-    @property
-    def size(self) -> int:
-        return int(self.source.matrix.nnz + self.target.matrix.nnz)
-
-    def keep_users(self, *, at_least: int, emptied: str) -> "_Both":
+    def keep_users(self, at_least: int, *, emptied: str) -> None:
         """Keep the users with that many ratings in both domains."""
-        fewest = np.minimum(self.source.per_user(), self.target.per_user())
-        rows = np.flatnonzero(fewest >= at_least)
-        if len(rows) == 0:
+        rows = np.flatnonzero(np.minimum(*map(row_counts, self.matrices)) >= at_least)
+        if not len(rows):
             raise InputError(f"preparing leaves nothing: {emptied}")
-        users = tuple(self.users[row] for row in rows)
-        return _Both(users, self.source.at_users(rows), self.target.at_users(rows))
+        if len(rows) < len(self.users):
+            self.users = tuple(self.users[row] for row in rows)
+            self.matrices = [matrix[rows] for matrix in self.matrices]
 
-    def keep_items(self, *, at_least: int) -> "_Both":
+    def keep_items(self, at_least: int) -> None:
         """Keep, per domain, the items with that many ratings."""
-        return _Both(self.users, self.source.keep_items(at_least), self.target.keep_items(at_least))
+        for at, matrix in enumerate(self.matrices):
+            keep = np.flatnonzero(np.bincount(matrix.indices, minlength=matrix.shape[1]) >= at_least)
+            if len(keep) < matrix.shape[1]:
+                self.matrices[at], self.items[at] = matrix[:, keep], self.items[at][keep]
 
     def pair(self, filtered_by: str) -> DomainPair:
-        sides = (side.finished(self.users, filtered_by) for side in (self.source, self.target))
+        """Return the pair of what is left, without items that do not occur."""
+        self.keep_items(1)
+        sides = []
+        for ratings, matrix, at in zip(self.ratings, self.matrices, self.items, strict=True):
+            side = replace(ratings, matrix=matrix, users=self.users, items=tuple(ratings.items[item] for item in at))
+            before = ratings.filtered_by  # filters add up, and a certificate discloses all of them
+            sides.append(side.disclosing(filtered_by if before is None else f"{before}, then {filtered_by}"))
         return DomainPair(*sides)
 
 
-def _common(source: Ratings, target: Ratings, threshold: float | None) -> _Both:
-    """Return both domains over the users they share, in the source's order, without what is rated too low."""
-    target_row = {user: row for row, user in enumerate(target.users)}
-    rows = [(at, target_row[user]) for at, user in enumerate(source.users) if user in target_row]
-    if not rows:
-        first = " and ".join(shorten(users[0]) for users in (source.users, target.users) if users)
-        raise InputError(
-            f"preparing leaves nothing: no user id occurs in both domains (their first ids: {first}); "
-            "are the user and item columns swapped?"
-        )
-    # By position in each domain: the two list the same users at different rows.
-    in_source, in_target = np.array(rows, dtype=np.int64).T
-    users = tuple(source.users[row] for row in in_source)
-    sides = (_at_least("source", source, threshold), _at_least("target", target, threshold))
-    return _Both(users, sides[0].at_users(in_source), sides[1].at_users(in_target))
-
-
-def _at_least(name: str, ratings: Ratings, threshold: float | None) -> _Side:
-    items = np.arange(len(ratings.items))
+def _at_least(name: str, ratings: Ratings, threshold: float | None) -> CSR:
     if threshold is None:
-        return _Side(ratings, ratings.matrix, items)
+        return ratings.matrix
     if not ratings.has_values:
         raise InputError(f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none")
     kept = ratings.at_least(threshold)
     if not len(kept):
         hint = "use --threshold none where values are not ratings"
         raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
-    return _Side(ratings, kept.matrix, items)
+    return kept.matrix
 
 
 def _rated(threshold: float | None) -> str:

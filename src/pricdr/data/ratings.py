@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -146,27 +146,6 @@ class Ratings:
 
         given = {"user": user, "item": item, "rating": rating, "time": time}
         return read_frame(ratings, {role: name for role, name in given.items() if name is not None}).ratings
-
-    @classmethod
-    def from_polars(cls, frame: "pl.DataFrame | pl.LazyFrame", **columns: str | None) -> "Ratings":
-        """Return the ratings in a polars data frame, and refuse anything else; see :meth:`of`."""
-        return cls._from_frame("polars", frame, columns)
-
-    @classmethod
-    def from_pandas(cls, frame: "pd.DataFrame", **columns: str | None) -> "Ratings":
-        """Return the ratings in a pandas data frame, whose index is not read; see :meth:`of`."""
-        return cls._from_frame("pandas", frame, columns)
-
-    @classmethod
-    def from_arrow(cls, table: object, **columns: str | None) -> "Ratings":
-        """Return the ratings in a table with the Arrow PyCapsule interface; see :meth:`of`."""
-        return cls._from_frame("arrow", table, columns)
-
-    @classmethod
-    def _from_frame(cls, kind: str, frame: object, columns: dict[str, str | None]) -> "Ratings":
-        from pricdr.data.frames import require_frame
-
-        return cls.of(cast("pl.DataFrame", require_frame(kind, frame)), **columns)
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
         """Return a data frame of ``user``, ``item`` and, where values mean something, ``rating``: a row per rating.

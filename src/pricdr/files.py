@@ -1,12 +1,13 @@
 """Writing files so that a reader never sees half of one: staged beside the target, then renamed."""
 
 import errno
+import glob
 import os
 import shlex
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -39,7 +40,7 @@ _REMOTE_SCHEMES: Final = frozenset(
     }
 )
 """URL schemes of files on other machines."""
-_staged: set[Path] = set()
+_in_use: set[Path] = set()
 """The staging paths that this process is using now."""
 
 
@@ -105,19 +106,8 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     every container has its own.
     """
     require_absent(path)
-    missing = [folder for folder in (path.parent, *path.parent.parents) if not os.path.lexists(folder)]
     visible = False
-    with _naming_output(path), _claim_staging(path) as staging, ExitStack() as held:
-        try:
-            _make_parent(path)
-            _sweep(path)
-            held.enter_context(_make_staging(staging, path, mode=0o700 if private else 0o777))
-        except (BusyError, FileExistsError):  # another run was first
-            discard(None, missing)
-            raise
-        except BaseException:
-            discard(staging, missing)
-            raise
+    with _staged(path, 0o700 if private else 0o777, folder=True) as (staging, _):
         try:
             yield staging
             for written in sorted(staging.rglob("*")):
@@ -133,7 +123,6 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
             with suppress(OSError):
                 if visible:
                     path.rename(staging)
-            discard(staging, missing)
             raise
 
 
@@ -144,24 +133,35 @@ def take_mode(file: Path) -> None:
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Create ``path`` with ``content``, completely or not at all; never overwrite, even when two write at once."""
-    with new_file(path, mode=mode) as file:
+    require_absent(path)
+    with _staged(path, mode) as (staging, descriptor), os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
+        _link(file, staging, path)
 
 
 @contextmanager
 def new_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     """Yield a file to write to, which becomes ``path`` when the block succeeds, and is removed otherwise."""
     require_absent(path)
-    with _staged_file(path, mode) as (staging, file):
+    with _staged(path, mode) as (staging, descriptor), os.fdopen(descriptor, "wb", closefd=False) as file:
         yield file
-        _flush(file)
-        try:
-            os.link(staging, path)  # unlike a rename, a link never replaces
-        except FileExistsError:
-            require_absent(path)
-            raise
-        except OSError:  # a file system without hard links
-            staging.rename(path)
+        _link(file, staging, path)
+
+
+def _link(file: BinaryIO, staging: Path, path: Path) -> None:
+    """Let a staged file appear as ``path``, which must not exist."""
+    file.flush()
+    os.fsync(file.fileno())
+    try:
+        os.link(staging, path)  # unlike a rename, a link never replaces
+    except FileExistsError:
+        require_absent(path)
+        raise
+    except OSError:  # a file system without hard links
+        staging.rename(path)
+    else:
+        staging.unlink()
+    sync(path.parent)
 
 
 def replace_file(
@@ -171,12 +171,16 @@ def replace_file(
 
     With ``keep`` the new file gets this owner, group and mode.
     """
-    with _staged_file(path, mode if keep is None else PRIVATE) as (staging, file):
+    require_local(path, OutputError)
+    private = mode if keep is None else PRIVATE
+    with _staged(path, private) as (staging, descriptor), os.fdopen(descriptor, "wb", closefd=False) as file:
         file.writelines([content] if isinstance(content, bytes) else content)
-        _flush(file)
+        file.flush()
+        os.fsync(descriptor)
         if keep is not None:
             _copy_ownership(staging, keep)
         staging.rename(path)
+        sync(path.parent)
 
 
 def sync(path: Path) -> None:
@@ -197,138 +201,114 @@ def _copy_ownership(path: Path, status: os.stat_result) -> None:
 
 
 @contextmanager
-def _staged_file(path: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
-    """Yield a new open file beside ``path``, for the block to write and move there; remove it afterwards."""
-    require_local(path, OutputError)
-    with _naming_output(path), _claim_staging(path) as staging:
-        _make_parent(path)
-        _sweep(path)
-        with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            try:
-                _lock(file.fileno(), staging, path)
-                yield staging, file
-                sync(path.parent)
-            finally:
-                discard(staging)
+def _staged(path: Path, mode: int, *, folder: bool = False) -> Iterator[tuple[Path, int]]:
+    """Yield a new file or folder beside ``path`` and its descriptor, for the block to fill and to move there.
+
+    Where that fails, nothing is left of it, nor of the parent folders made for it, and a system error names the output.
+    What dead processes left for the same ``path`` is removed first.
+    """
+    staging = path.parent / f".{path.name}.partial-{os.getpid()}"
+    if staging in _in_use:
+        raise OutputError(f"{path} is being written by this process already")
+    _in_use.add(staging)
+    missing = [parent for parent in path.parents if not os.path.lexists(parent)]
+    ours = descriptor = None
+    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
+        for left in {staging, *path.parent.glob(f".{glob.escape(path.name)}.partial-*")}:
+            # Its name may be ours: from a dead process with our number, or a living one in another container.
+            if left == staging or _is_dead(left.name.removeprefix(f".{path.name}.partial-")):
+                with _locked(left) as free:
+                    if free:
+                        discard(left)
+                    elif left == staging:
+                        raise _busy(path)
+        ours = staging
+        descriptor = _create_locked(staging, mode, folder=folder)
+        if descriptor is None:
+            ours = None
+            raise _busy(path)
+        yield staging, descriptor
+    except BaseException as error:
+        discard(ours, missing)
+        if isinstance(error, OSError) and not isinstance(error, OutputError):
+            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+        _in_use.discard(staging)
 
 
-def _flush(file: BinaryIO) -> None:
-    """Flush everything that was written to the disk."""
-    file.flush()
-    os.fsync(file.fileno())
+def _create_locked(staging: Path, mode: int, *, folder: bool) -> int | None:
+    """Create a staging file or folder and return its descriptor, which holds its lock.
+
+    None if another process, with the same number, made it first or took it for a left-over.
+    """
+    try:
+        if folder:
+            staging.mkdir(mode=mode)
+            descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        else:
+            descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        return None
+    locked = True
+    with suppress(OSError):  # a file system without locks: there the process number has to do
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked = False
+    with suppress(FileNotFoundError):
+        if locked and os.path.samestat(os.fstat(descriptor), staging.lstat()):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 @contextmanager
-def _make_staging(staging: Path, path: Path, *, mode: int) -> Iterator[None]:
-    """Create the staging folder of ``path``, and hold its lock."""
-    staging.mkdir(mode=mode)
-    descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def _locked(staged: Path) -> Iterator[bool]:
+    """Hold the lock of a file or folder, if no process has it, and yield whether that is so."""
     try:
-        _lock(descriptor, staging, path)
-        yield
+        descriptor = os.open(staged, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:  # gone, a link, or not readable for us: there is no lock to respect
+        yield True
+        return
+    free = True
+    with suppress(OSError):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            free = False
+    try:
+        yield free
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, staging: Path, path: Path) -> None:
-    """Lock a new staging path; raise :class:`BusyError` if a process with the same number took it for a left-over."""
-    with suppress(OSError):  # a file system without locks: there the process number has to do
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise _busy(path) from error
-    try:
-        ours = os.path.samestat(os.fstat(descriptor), staging.lstat())
-    except FileNotFoundError:
-        ours = False
-    if not ours:
-        raise _busy(path)
+def is_held(staged: Path) -> bool:
+    """Return whether a process holds the lock of a file or folder; False if it no longer exists."""
+    with _locked(staged) as free:
+        return not free
 
 
 def _busy(path: Path) -> BusyError:
     return BusyError(f"{path} is in use by another run: nothing was spent; try again when it has ended")
 
 
-def is_held(staged: Path) -> bool:
-    """Return whether a process holds the lock of a file or folder; False if it no longer exists."""
-    return not _unless_held(staged, lambda: None)
-
-
-def _removed_unless_held(staged: Path) -> bool:
-    """Remove the staging path of a dead process; leave it and return False if its writer is alive."""
-    return _unless_held(staged, lambda: _remove(staged))
-
-
-def _unless_held(staged: Path, act: Callable[[], None]) -> bool:
-    """Call ``act`` under the lock of a file or folder; return False, without calling it, if the lock is held."""
+def _is_dead(number: str) -> bool:
+    """Return whether this is the number of a process that does not run."""
     try:
-        descriptor = os.open(staged, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:  # gone, a link, or not readable for us: there is no lock to respect
-        act()
-        return True
-    try:
-        with suppress(OSError):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-        act()
-        return True
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _claim_staging(path: Path) -> Iterator[Path]:
-    """Yield the staging path of ``path`` in this process, for one writer at a time."""
-    staging = path.parent / f".{path.name}.partial-{os.getpid()}"
-    if staging in _staged:
-        raise OutputError(f"{path} is being written by this process already")
-    _staged.add(staging)
-    try:
-        # From an earlier process with the same number, as in containers, or from a living one in another container.
-        if not _removed_unless_held(staging):
-            raise _busy(path)
-        yield staging
-    finally:
-        _staged.discard(staging)
-
-
-def _make_parent(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
-
-
-@contextmanager
-def _naming_output(path: Path) -> Iterator[None]:
-    """Turn a system error of a write into an :class:`OutputError` that names the output."""
-    try:
-        yield
-    except OutputError:
-        raise
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _sweep(path: Path) -> None:
-    """Remove the staging paths that dead processes left for ``path``."""
-    with suppress(OSError):  # a folder that cannot be listed has nothing to sweep
-        for stale in path.parent.iterdir():
-            staged, _, owner = stale.name.rpartition("-")
-            if staged == f".{path.name}.partial" and owner.isdecimal() and not _alive(int(owner)):
-                _removed_unless_held(stale)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
+        if number.isdecimal():
+            os.kill(int(number), 0)
     except PermissionError:
+        return False
+    except (ProcessLookupError, OverflowError):
         return True
-    return True
+    return False
 
 
 def discard(staging: Path | None, parents: Sequence[Path] = ()) -> None:
@@ -336,8 +316,11 @@ def discard(staging: Path | None, parents: Sequence[Path] = ()) -> None:
     interrupt = None
     while True:
         try:
-            if staging is not None:
-                _remove(staging)
+            if staging is not None and staging.is_dir() and not staging.is_symlink():
+                shutil.rmtree(staging, ignore_errors=True)
+            elif staging is not None:
+                with suppress(OSError):
+                    staging.unlink(missing_ok=True)
             for folder in parents:
                 with suppress(OSError):  # not empty: something else uses it by now
                     folder.rmdir()
@@ -346,11 +329,3 @@ def discard(staging: Path | None, parents: Sequence[Path] = ()) -> None:
             interrupt = another
     if interrupt is not None:
         raise interrupt
-
-
-def _remove(staging: Path) -> None:
-    if staging.is_dir() and not staging.is_symlink():
-        shutil.rmtree(staging, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            staging.unlink(missing_ok=True)

@@ -279,7 +279,7 @@ def test_a_run_in_another_container_is_not_swept_away(here, ratings, ledger, sta
     if number == "the same":
         monkeypatch.setattr(os, "getpid", lambda: first.pid)
     else:
-        monkeypatch.setattr("pricdr.files._alive", lambda pid: False)
+        monkeypatch.setattr("pricdr.files._is_dead", lambda number: True)
     staged = here / f".o.partial-{first.pid}"
     before = staged.stat().st_ino
     second = pricdr("publish", ratings, *options)

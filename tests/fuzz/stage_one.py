@@ -4,7 +4,7 @@ Ledgers: whoever changes one must not get back what was spent, nor a larger budg
 refused or means the same, unless it is another honest ledger signed by the same key. Of one that is not signed, a
 well-formed line more at the end only spends, and a file that is an honest ledger byte for byte, of an earlier day or of
 other ratings, cannot be told by itself: the releases it should have paid for contradict it. (Hashes are not computed
-anew here: ``tests/privacy/test_ledger_signature.py`` does that.)
+anew here: ``tests/privacy/test_ledger_chain.py`` does that.)
 
 Messages: one that is accepted is canonical, has no point of low order, and fits the session. Anyone can put the right
 SHA-256 at the end of a file, so most cases have it. Ratings: what is read has finite values and lawful ids.

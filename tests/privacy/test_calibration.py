@@ -1,3 +1,5 @@
+"""What is promised is what an independent accountant finds: of one σ, of a ledger, and of a certificate's figures."""
+
 import itertools
 import math
 
@@ -5,22 +7,27 @@ import pytest
 from dp_accounting import dp_event, get_epsilon_gaussian
 from dp_accounting import get_sigma_gaussian as independent_sigma
 from dp_accounting.pld import privacy_loss_distribution
-from dp_accounting.rdp import rdp_privacy_accountant
+from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
+    SAMPLER_DISTANCE,
     composed_epsilon,
     composed_mu,
     delta_of,
+    delta_warnings,
     epsilon_for,
     epsilon_of,
     mu_of,
     paper_sigma,
     sigma_for,
 )
+from pricdr.strategies import JLT, SJLT
 
 EPSILONS = (0.01, 0.1, 0.5, 1, 2, 4, 8, 16, 32, 64, 100)
 DELTAS = (1e-2, 1e-5, 1e-6, 1e-9, 1e-12)
@@ -39,19 +46,6 @@ def test_profile_agrees_with_a_privacy_loss_distribution(epsilon, delta):
     sigma = sigma_for(epsilon, delta, sensitivity=1, dim=200)
     loss = privacy_loss_distribution.from_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
     assert loss.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=0.02)
-
-
-def test_composition_lies_below_the_renyi_bound_and_agrees_with_the_loss_distribution():
-    sigmas, delta = (2.0, 3.0, 5.0), 1e-6
-    ours = composed_epsilon([(1 / sigma, 100) for sigma in sigmas], delta)
-    renyi = rdp_privacy_accountant.RdpAccountant()
-    loss = None
-    for sigma in sigmas:
-        renyi.compose(dp_event.GaussianDpEvent(sigma))
-        one = privacy_loss_distribution.from_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
-        loss = one if loss is None else loss.compose(one)
-    assert ours == pytest.approx(loss.get_epsilon_for_delta(delta), rel=1e-3)
-    assert ours < renyi.get_epsilon(delta)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +69,10 @@ def test_reference_values_of_w(epsilon, dim, paper, exact):
     assert w == pytest.approx(exact, abs=0.0051)
 
 
-def test_the_papers_nominal_epsilon_of_one_is_pure_noise():
+def test_figures_of_the_theory():
+    """The paper's nominal ε of 1 is pure noise, and what ε = 4 for a rating means for somebody with 14 of them."""
     sigma = paper_sigma(1, PAPER_DELTA, dim=400)
     assert epsilon_for(sigma, PAPER_DELTA, sensitivity=1, dim=400) == pytest.approx(0.0054, abs=1e-4)
-
-
-def test_group_figures_of_the_theory():
     mu = mu_of(4, PAPER_DELTA)
     assert epsilon_of(14 * mu, PAPER_DELTA) == pytest.approx(154, abs=1)
     assert epsilon_of(math.sqrt(14) * mu, PAPER_DELTA) == pytest.approx(21, abs=0.5)
@@ -113,12 +105,19 @@ def test_the_profile_is_a_probability_and_falls_with_epsilon(mu, epsilon):
     assert delta_of(mu, epsilon) >= delta_of(mu, epsilon * 1.01 + 0.01) - 1e-15
 
 
-@given(mus, deltas)
-def test_epsilon_of_inverts_the_profile(mu, delta):
+@given(mus, deltas, st.floats(1e-12, 1e-3), st.floats(1e-9, 0.4))
+def test_both_inverses_of_the_profile_invert_it(mu, delta, tiny, large):
     epsilon = epsilon_of(mu, delta)
     assert delta_of(mu, epsilon) <= delta
     if epsilon > 0:
         assert delta_of(mu, epsilon * (1 - 1e-9)) >= delta * (1 - 1e-6)
+    assert delta_of(mu_of(tiny, large), tiny) == pytest.approx(large, rel=1e-9)
+
+
+def test_the_profile_is_smooth_where_its_two_formulas_meet():
+    for epsilon in (0.01, 0.5, 2.0, 10.0):
+        below, above = delta_of(1.0, epsilon), delta_of(math.nextafter(1.0, 2.0), epsilon)
+        assert below == pytest.approx(above, rel=1e-11)
 
 
 @given(st.lists(mus, min_size=1, max_size=20))
@@ -132,36 +131,6 @@ def test_the_lattice_is_paid_for():
     assert sigma * mu_of(4, 1e-6) == pytest.approx(LATTICE_FACTOR, rel=1e-12)
 
 
-def test_an_epsilon_beyond_the_noise_table_is_refused():
-    assert math.isfinite(sigma_for(400, 1e-6, sensitivity=1, dim=400))
-    with pytest.raises(ParameterError, match="too large to certify"):
-        sigma_for(500, 1e-6, sensitivity=1, dim=400)
-    assert composed_epsilon([(100.0, 400)], 1e-6) == math.inf
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf])
-def test_bad_epsilon_is_refused(epsilon):
-    with pytest.raises(ParameterError, match="epsilon"):
-        mu_of(epsilon, 1e-6)
-
-
-@pytest.mark.parametrize("delta", [0, 1, -0.1, 2, math.nan])
-def test_bad_delta_is_refused(delta):
-    with pytest.raises(ParameterError, match="delta"):
-        mu_of(1, delta)
-
-
-@pytest.mark.parametrize("dim", [0, -3, 1.5, True])
-def test_bad_dim_is_refused(dim):
-    with pytest.raises(ParameterError, match="dim"):
-        paper_sigma(1, 1e-6, dim=dim)
-
-
-def test_bad_sensitivity_is_refused():
-    with pytest.raises(ParameterError, match="sensitivity"):
-        sigma_for(1, 1e-6, sensitivity=0, dim=1)
-
-
 @pytest.mark.parametrize("mu", [1e-9, 1e-4, 0.01, 0.3, 0.999, 1.001, 3.0, 20.0])
 def test_the_lattice_factor_covers_the_leading_order_cost_of_discreteness(mu):
     """|δ_disc − δ_Gauss| <= μ φ(ε/μ − μ/2)/8s² to leading order; counting μ·1.0000019 adds at least that much."""
@@ -172,13 +141,89 @@ def test_the_lattice_factor_covers_the_leading_order_cost_of_discreteness(mu):
             assert delta_of(mu * LATTICE_FACTOR, epsilon) - delta_of(mu, epsilon) >= cost * (1 - 1e-3)
 
 
-def test_the_profile_is_smooth_where_its_two_formulas_meet():
-    for epsilon in (0.01, 0.5, 2.0, 10.0):
-        below, above = delta_of(1.0, epsilon), delta_of(math.nextafter(1.0, 2.0), epsilon)
-        assert below == pytest.approx(above, rel=1e-11)
+def test_what_the_noise_table_cannot_certify_is_refused():
+    """At ε near 0 its error counts once on each side, 2 distances a number; half of δ must be left."""
+    assert math.isfinite(sigma_for(400, 1e-6, sensitivity=1, dim=400))
+    assert sigma_for(0.01, 4.5 * SAMPLER_DISTANCE, sensitivity=1.0, dim=1) > 0
+    for epsilon, delta, dim in ((500, 1e-6, 400), (0.01, 3.5 * SAMPLER_DISTANCE, 1)):
+        with pytest.raises(ParameterError, match="too large to certify"):
+            sigma_for(epsilon, delta, sensitivity=1, dim=dim)
+    assert composed_epsilon([(100.0, 400)], 1e-6) == math.inf
 
 
-@given(st.floats(1e-12, 1e-3), st.floats(1e-9, 0.4))
-def test_tiny_epsilons_are_inverted_to_many_digits(epsilon, delta):
-    mu = mu_of(epsilon, delta)
-    assert delta_of(mu, epsilon) == pytest.approx(delta, rel=1e-9)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("epsilon", value) for value in (0, -1, math.nan, math.inf)),
+        *(("delta", value) for value in (0, 1, -0.1, 2, math.nan)),
+        *(("dim", value) for value in (0, -3, 1.5, True)),
+        ("sensitivity", 0),
+    ],
+)
+def test_figures_that_cannot_be_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        sigma_for(**{"epsilon": 1, "delta": 1e-6, "sensitivity": 1, "dim": 1, name: value})
+    if name in ("epsilon", "delta"):
+        with pytest.raises(ParameterError, match=name):
+            Guarantee(**{"epsilon": 1, "delta": 1e-6, name: value})
+
+
+def test_large_deltas_are_warned_about():
+    assert delta_warnings(9e-6, 1000) == ()
+    assert "1e-06 or less" in delta_warnings(1e-5, 1000)[0]
+    assert any("1/1000" in text for text in delta_warnings(1e-3, 1000))
+    assert (len(delta_warnings(2.0**-20, 2**20)), delta_warnings(2.0**-21, 2**20)) == (1, ())
+
+
+RATINGS = Ratings.from_triples(["a", "b"], ["x", "y"], [4, 2])
+USERS = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("unit", "bounds"),
+    [(Unit.RATING, Bounds()), (Unit.RATING, Bounds(rating_bound=5)), (Unit.USER, Bounds(clip=2.0))],
+)
+def test_a_ledgers_total_is_the_independent_accountants(tmp_path, unit, bounds):
+    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=20, delta=1e-6, unit=unit))
+    loss, renyi = PLDAccountant(), RdpAccountant()
+    for epsilon, strategy in ((1.0, JLT(dim=10)), (2.5, SJLT(dim=30)), (4.0, JLT(dim=200)), (0.3, JLT(dim=1))):
+        guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
+        c = publish(RATINGS, guarantee, strategy=strategy, users=USERS, bounds=bounds, ledger=ledger).certificate
+        event = dp_event.GaussianDpEvent(c.sigma / c.sensitivity)
+        loss.compose(event)
+        renyi.compose(event)
+        total = c.ledger.epsilon_total
+        assert total == pytest.approx(ledger.read().epsilon)
+        # the loss distribution is discretised upwards; Rényi composition is an upper bound, here within 20 %
+        assert loss.get_epsilon(1e-6) * 0.999 <= total * 1.001
+        assert total == pytest.approx(loss.get_epsilon(1e-6), rel=2e-3)
+        assert total <= renyi.get_epsilon(1e-6) <= 1.3 * total
+
+
+def _is_the_independent(stated, sigma, delta=1e-6):
+    independent = get_epsilon_gaussian(sigma, delta)
+    if stated is None:
+        assert independent > 400  # beyond what the noise table certifies
+    else:
+        assert independent * (1 - 1e-6) <= stated <= independent * (1 + 3e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_figures_of_a_certificate_are_the_independent_accountants(epsilon):
+    """The curve over δ, and those of a whole user: of a sensitivity t times as large."""
+    c = publish(RATINGS, Guarantee(epsilon=epsilon, delta=1e-6), strategy=JLT(), users=USERS).certificate
+    for point in c.epsilon_at_delta:
+        _is_the_independent(point.epsilon, c.sigma, point.delta)
+    for figure in c.whole_user:
+        t = figure.ratings
+        _is_the_independent(figure.removed_at_worst, c.sigma / t)
+        _is_the_independent(figure.replaced_at_worst, c.sigma / (2 * t))
+        _is_the_independent(figure.removed_typically, c.sigma / t**0.5)
+
+
+def test_user_level_figures_follow_from_the_clip():
+    guarantee = Guarantee(epsilon=3, delta=1e-6, unit=Unit.USER)
+    c = publish(RATINGS, guarantee, strategy=JLT(), users=USERS, bounds=Bounds(clip=7)).certificate
+    assert c.sensitivity == 14
+    assert get_epsilon_gaussian(c.sigma / 14, 1e-6) == pytest.approx(3, rel=1e-4)
+    assert c.whole_user == []

@@ -3,13 +3,12 @@
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
+from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.steps import Declared, calibrate
-from pricdr.privacy.strategies.spectral import ItemModel
 from pricdr.release.certificate import Certificate, GuideStatement, InputStatement, NoiseStatement, StrategyStatement
 from pricdr.release.certify import bounds_statement, check, issue
 from pricdr.strategies import Guided, Spectral
@@ -30,8 +29,9 @@ LIMITS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(KINDS), st.sampled_from(LIMITS), st.floats(0.3, 40), st.integers(2, 3_000_000), st.booleans())
+@example(Spectral(learn_from="all", dim=4), (Unit.USER, Bounds(clip=10)), 2.0, 2, False)  # once charged, and failed
 def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, users, listed_items):
     unit, bounds = limits
     guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
@@ -71,15 +71,6 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
     check(certificate)
 
 
-def test_the_case_that_once_was_charged_and_failed(tmp_path):
-    ratings = Ratings.from_triples(["a", "b", "c", "c"], ["x", "x", "x", "y"])
-    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=2, delta=1e-6, unit=Unit.USER))
-    guarantee = Guarantee(epsilon=2, delta=1e-6, unit=Unit.USER)
-    strategy, bounds = Spectral(learn_from="all"), Bounds(clip=10)
-    release = publish(ratings, guarantee, strategy=strategy, users=["a", "b"], bounds=bounds, ledger=ledger)
-    assert verify(release.save(tmp_path / "release")).certificate.epsilon == 2
-
-
 def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
 
@@ -90,32 +81,3 @@ def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):
     with pytest.raises(VerificationError):
         publish(Ratings.from_triples(["a", "b"], ["x", "x"]), Guarantee(epsilon=4, delta=1e-6), ledger=ledger)
     assert not ledger.read().spends
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"user_prior": -5.9},
-        {"user_prior": float("nan")},
-        {"count_weight": 0.0},
-        {"item_rounds": 0},
-        {"item_rounds": 2000},
-        {"floor": 0.0},
-        {"item_prior": -1.0},
-        {"centring": 1.0},
-        {"percentile": 0.0},
-        {"learn_from": "nobody"},
-    ],
-    ids=str,
-)
-def test_constants_that_would_void_the_theorem_are_refused(wrong):
-    with pytest.raises(ParameterError):
-        Spectral(**{"dim": 4, "learn_from": "all", **wrong})
-
-
-def test_the_item_model_checks_its_own_constants():
-    good = {"dim": 4, "rounds": 2, "count_weight": 0.3, "user_prior": 4.0, "floor": 0.02}
-    ItemModel(**good)
-    for wrong in ({"user_prior": -1.0}, {"count_weight": 0.0}, {"rounds": 9}, {"floor": 1.0}):
-        with pytest.raises(ParameterError):
-            ItemModel(**{**good, **wrong})

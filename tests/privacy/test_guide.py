@@ -2,6 +2,7 @@
 
 import tracemalloc
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,9 @@ from hypothesis.extra import numpy as hnp
 from pricdr import Guarantee
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.strategies.rounds import MOST_COLUMNS, guide, matched
-from pricdr.privacy.strategies.spectral import ItemModel
+from pricdr.privacy.strategies.spectral import LEAST_FLOOR, ItemModel
 from pricdr.privacy.sums import GUIDE_STEPS, whole_guide
-from pricdr.strategies import Guided, Spectral
+from pricdr.strategies import Guided
 from tests.attacks.integer_reference import Form, WholeSums
 from tests.attacks.sensitivity import Neighbours
 
@@ -57,13 +58,12 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-@pytest.mark.parametrize("dim", [1, 4, 8])
-@pytest.mark.parametrize("sigma", [0.0, 1e-40, 1.0, 1e90])
-def test_harmless_guides_have_short_rows(name, dim, sigma):
-    guide_rows = guide(HARMLESS[name], dim, sigma=sigma)
-    assert guide_rows.shape == (30, dim)
-    assert guide_rows.dtype == np.int64
-    assert _longest(guide_rows) <= 1
+def test_harmless_guides_have_short_rows(name):
+    for dim, sigma in product([1, 4, 8], [0.0, 1e-40, 1.0, 1e90]):
+        guide_rows = guide(HARMLESS[name], dim, sigma=sigma)
+        assert guide_rows.shape == (30, dim)
+        assert guide_rows.dtype == np.int64
+        assert _longest(guide_rows) <= 1
 
 
 @settings(max_examples=150)
@@ -95,18 +95,22 @@ def test_whole_guides_are_short(rows):
     assert np.abs(guide_rows / GUIDE_STEPS - rows / np.maximum(norms, 1)).max(initial=0) < 1.001 / GUIDE_STEPS
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300, -1e300])
-def test_numbers_that_are_none_are_refused(bad):
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1.5e100, -1.5e100])
+def test_numbers_that_are_none_or_too_large_are_refused(bad):
     rows = np.random.default_rng(0).standard_normal((30, 4))
     rows[3, 2] = bad
-    with pytest.raises(InputError, match="finite numbers below 1e100") as refusal:
+    with pytest.raises(InputError, match=r"^[^\n]*finite numbers below 1e100[^\n]*$"):
         guide(rows, 4, sigma=1.0)
-    assert "\n" not in str(refusal.value)
 
 
-def test_too_many_columns_are_refused():
+def test_what_cannot_be_a_row_per_user_is_refused():
     with pytest.raises(InputError, match="at most 4,096 columns"):
         matched(np.zeros((2, MOST_COLUMNS + 1)), ("a", "b"), ("a", "b"))
+    for owners in (("a", "a", "b"), ("a", "b")):
+        with pytest.raises(InputError, match="one row per user"):
+            matched(np.zeros((3, 2)), owners, ("a", "b"))
+    with pytest.raises(InputError, match="no row for any listed user"):
+        guide(np.zeros((3, 2)), 2, sigma=1.0, present=np.zeros(3, dtype=bool))
 
 
 def test_a_million_columns_are_refused_before_anything_large_is_allocated():
@@ -120,13 +124,6 @@ def test_a_million_columns_are_refused_before_anything_large_is_allocated():
         tracemalloc.stop()
 
 
-def test_users_must_be_distinct_and_have_a_row_each():
-    rows = np.zeros((3, 2))
-    for owners in (("a", "a", "b"), ("a", "b")):
-        with pytest.raises(InputError, match="one row per user"):
-            matched(rows, owners, ("a", "b"))
-
-
 def test_missing_users_get_zeros_and_strangers_are_left_out(rng):
     rows = rng.standard_normal((4, 3))
     matched_rows, present = matched(rows, ("d", "a", "x", "b"), ("a", "b", "c"))
@@ -137,11 +134,6 @@ def test_missing_users_get_zeros_and_strangers_are_left_out(rng):
     assert _longest(whole) <= 1
     alone = guide(rows[[1, 3]], 3, sigma=0.5)
     assert np.array_equal(whole[:2], alone)  # who is missing has no say in the centring
-
-
-def test_a_guide_for_nobody_is_refused():
-    with pytest.raises(InputError, match="no row for any listed user"):
-        guide(np.zeros((3, 2)), 2, sigma=1.0, present=np.zeros(3, dtype=bool))
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -168,10 +160,7 @@ def test_the_last_gate_lets_no_row_through_that_is_not_finite(bad):
 
 @pytest.mark.parametrize("last", [True, False])
 def test_item_rows_are_finite_for_every_floor_that_is_accepted(last):
-    with pytest.raises(ParameterError, match="floor"):
-        Spectral(dim=4, floor=1e-310)
-    strategy = Spectral(dim=4, floor=1e-6)
-    model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=strategy.floor)
+    model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=LEAST_FLOOR)
     sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
     for variance in (1.0, 1e-12, 1e12):
         rows = model.rows_from(sums * variance**0.5, variance, last=last)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
@@ -16,15 +16,11 @@ STRATEGIES = [JLT(dim=64), SJLT(dim=64), SJLT(dim=64, density=0.01), JLT(dim=1),
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
-def test_rows_have_unit_norm_and_the_right_shape(strategy):
+def test_rows_have_unit_norm_repeat_for_a_seed_and_never_for_a_secret(strategy):
     rows = strategy.item_rows(ITEMS, Secret(), silent)
     assert rows.shape == (len(ITEMS), strategy.dim)
     assert rows.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
-def test_the_same_seed_gives_the_same_rows_and_two_secrets_do_not(strategy):
     first, again = (strategy.item_rows(ITEMS, Simulation(4), silent) for _ in range(2))
     assert np.array_equal(first, again)
     if strategy.dim > 1:
@@ -41,29 +37,22 @@ def test_a_jlt_row_depends_on_its_item_alone(items, shuffler):
         assert np.array_equal(row, whole[item])
 
 
-@pytest.mark.parametrize("dim", [200, 8192, 9000, 20_001])
+@pytest.mark.parametrize("dim", [6, 8192, 9000, 20_001])
 def test_a_wide_jlt_row_and_what_is_added_up_of_it_depend_on_their_item_alone(dim, any_seed):
     """numpy adds up 8,192 numbers at a time where a row is alone: an item in a block of its own had other last bits."""
-    items, strategy = tuple(f"item {at}" for at in range(20)), JLT(dim=dim)
+    items, strategy = tuple(f"item {at}" for at in range(1100 if dim == 6 else 20)), JLT(dim=dim)  # or over blocks
 
     def computed(items):
         rows = strategy.item_rows(items, Simulation(any_seed), silent)
         return dict(zip(items, zip(rows, on_grid(rows, radius=1e5), strict=True), strict=True))
 
     whole = computed(items)
-    for some in (items[1:], items[::2], *zip(items)):
+    for some in (items[1:], items[::2], *zip(items[-20:])):
         for item, (row, steps) in computed(some).items():
             assert row.tobytes() == whole[item][0].tobytes()
             assert np.array_equal(steps, whole[item][1])
 
 
-def test_jlt_rows_of_a_block_border_are_no_different():
-    items = tuple(str(i) for i in range(1100))
-    whole = JLT(dim=6).item_rows(items, Simulation(1), silent)
-    assert np.array_equal(JLT(dim=6).item_rows(items[500:530], Simulation(1), silent), whole[500:530])
-
-
-@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 5))
 def test_walsh_hadamard_is_scipys(log_n, rows):
     n = 2**log_n
@@ -97,10 +86,11 @@ def test_p_has_the_stated_density_and_no_empty_row(density):
     assert (p != 0).any(axis=1).all()
 
 
-@pytest.mark.parametrize("make", [lambda: JLT(dim=0), lambda: SJLT(dim=-1), lambda: JLT(dim=2.5)])
-def test_a_dimension_below_one_is_refused(make):
+@pytest.mark.parametrize("wrong", [{"dim": 0}, {"dim": -1}, {"dim": 2.5}])
+@pytest.mark.parametrize("kind", [JLT, SJLT])
+def test_a_dimension_below_one_is_refused(kind, wrong):
     with pytest.raises(ParameterError, match="dim must be"):
-        make()
+        kind(**wrong)
 
 
 @pytest.mark.parametrize("density", [0, -0.1, 1.1, float("nan")])

@@ -1,4 +1,4 @@
-"""Tests that mutation testing asked for: each one fails under a change of the code that no other test noticed."""
+"""Strategies that learn: the item model is that of its definition, and its constants are what certificates say."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from pricdr.data.blocks import InMemory
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.mechanism import Entries, Run, Secrets
+from pricdr.privacy.mechanism import Run, Secrets
 from pricdr.privacy.steps import Bounds, Declared, calibrate
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
 from pricdr.privacy.strategies.spectral import ItemModel, into_buckets
@@ -81,21 +81,24 @@ def test_the_constants_that_a_certificate_states_stay_what_they_are():
     assert Spectral(learn_from="all").parameters() == {"learn_from_all": 1.0, **listed, **everybody}
 
 
-@pytest.mark.parametrize("wrong", [{"count_weight": 0.0}, {"centring": -0.01}, {"item_prior": -1.0}], ids=str)
-def test_constants_that_would_divide_by_zero_or_lose_the_theorem_are_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        Spectral(**wrong)
-
-
-def test_a_guide_may_be_clipped_at_its_longest_row_and_not_beyond():
-    assert Spectral(percentile=100.0).percentile == 100
-    with pytest.raises(ParameterError, match="percentile"):
-        Spectral(percentile=100.1)
-
-
-def test_entries_that_say_no_more_are_single_ratings_of_an_undeclared_universe():
-    entries = Entries(InMemory(sp.csr_array(np.eye(2, dtype=np.int64))), ("u", "v"), ("i", "j"), Bounds())
-    assert (entries.value, entries.most, entries.universe_declared, entries.unlisted) == (1.0, 1, False, None)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"user_prior": value} for value in (-5.9, float("nan"))),
+        *({"item_rounds": value} for value in (0, 9)),
+        *({"floor": value} for value in (0.0, 1e-310, 1.0)),
+        *({"centring": value} for value in (-0.01, 1.0)),
+        *({"percentile": value} for value in (0.0, 100.1)),
+        {"count_weight": 0.0},
+        {"item_prior": -1.0},
+        {"learn_from": "nobody"},
+    ],
+    ids=str,
+)
+def test_constants_that_would_divide_by_zero_or_void_the_theorem_are_refused(wrong):
+    assert Spectral(percentile=100.0).percentile == 100  # a guide clipped at its longest row, and not beyond
+    with pytest.raises(ParameterError, match=next(iter(wrong)).removeprefix("item_")):
+        Spectral(**{"dim": 4, "learn_from": "all", **wrong})
 
 
 @pytest.mark.parametrize("value", [1 / 256, 0.5, 1.0, 5.0])

@@ -36,6 +36,10 @@ class Neighbours:
         """The sum of absolute changes of ratings: what the distance is compared with."""
         return float(np.abs(self.after - self.before).sum())
 
+    def exchanged(self) -> "Neighbours":
+        """Return the same with users and items exchanged."""
+        return replace(self, before=self.before.T, after=self.after.T)
+
 
 Formula: TypeAlias = Callable[[FloatArray, FloatArray, float], FloatArray]
 """(guide, ratings, prior) → sums, before noise."""

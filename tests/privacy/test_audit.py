@@ -3,10 +3,12 @@ import json
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import ndtri
 
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.cli import run
 from pricdr.errors import ParameterError
+from pricdr.privacy.accounting import epsilon_of
 from pricdr.privacy.audit import (
     Finding,
     Subject,
@@ -17,7 +19,9 @@ from pricdr.privacy.audit import (
     largest_rate,
     one_run_bound,
     one_run_p_value,
+    worst_case,
 )
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 PROMISE = Guarantee(epsilon=2, delta=1e-6)
@@ -53,11 +57,6 @@ def test_the_one_run_bound_is_where_the_p_value_crosses():
     assert one_run_bound(1000, 100, 50, 1e-6, 0.95) == 0
 
 
-def test_the_number_of_guesses_is_settled_beforehand_and_sensible():
-    assert 10 <= guesses_for(0.5, 10_000, 1e-6, 0.95) <= 10_000
-    assert guesses_for(0.5, 10_000, 1e-6, 0.95) == guesses_for(0.5, 10_000, 1e-6, 0.95)
-
-
 @pytest.mark.parametrize(
     ("unit", "bounds"),
     [(Unit.RATING, Bounds()), (Unit.RATING, Bounds(rating_bound=5)), (Unit.USER, Bounds(clip=3.5))],
@@ -80,29 +79,52 @@ def test_the_pair_is_as_far_apart_as_the_unit_allows(unit, bounds, strategy):
     assert 0.98 * subject.claimed_mu < WorstPair.of(subject).distance <= subject.claimed_mu
 
 
-def test_findings_say_what_they_show():
-    assert Finding(1.0, 1.1, 0.95, 10).refutes
-    assert not Finding(1.0, 0.9, 0.95, 10).refutes
-    assert Finding(2.0, 1.0, 0.95, 10).share == 0.5
-
-
 @pytest.mark.parametrize(
     "call",
     [
         lambda s: audit_likelihood_ratio(s, draws=0),
         lambda s: audit_likelihood_ratio(s, confidence=1.0),
-        lambda s: audit_one_run(s, canaries=-1),
+        lambda s: audit_one_run(s, canaries=0),
         lambda s: audit_one_run(s, confidence=0),
     ],
 )
 def test_impossible_audits_are_refused(call):
     with pytest.raises(ParameterError):
         call(Subject.of(PROMISE, JLT(dim=4), Bounds()))
-
-
-def test_an_audit_needs_a_dimension():
     with pytest.raises(ParameterError, match="needs a dimension"):
         Subject.of(PROMISE, Spectral(), Bounds())
+
+
+def test_reaching_the_claim_does_not_refute_it():
+    assert [Finding(1.0, bound, 0.95, 10).refutes for bound in (0.9, 1.0, 1.1)] == [False, False, True]
+    assert Finding(2.0, 1.0, 0.95, 10).share == 0.5
+
+
+def _subject_with(mu):
+    return Subject.of(Guarantee(epsilon=epsilon_of(mu, 1e-6), delta=1e-6), JLT(dim=4), Bounds())
+
+
+def test_both_error_rates_share_the_allowance_equally():
+    """At μ = 20 no error is ever made, so the bound is known: 0 errors in 10 draws, 2.5 % for either rate."""
+    found = audit_likelihood_ratio(_subject_with(20.0), draws=20, confidence=0.95)
+    rate = 1 - 0.025 ** (1 / 10)
+    assert found.lower_bound == pytest.approx(epsilon_of(-2 * float(ndtri(rate)), 1e-6))
+    assert found.draws == 20
+
+
+def test_the_number_of_guesses_suits_the_claim():
+    """At μ = 2 the boldest 7 % of 10,000 guesses reach ε above 4; guessing all of them could not reach 2."""
+    assert audit_one_run(_subject_with(2.0), canaries=10_000).lower_bound > 3
+    assert 10 <= guesses_for(0.5, 10_000, 1e-6, 0.95) <= 10_000
+
+
+@pytest.mark.parametrize("bounds", [Bounds(), Bounds(rating_bound=5, rating_step=0.5)])
+def test_every_step_has_a_pair_nearly_as_far_apart_as_it_pays_for(bounds):
+    """Step by step: the furthest group of steps alone would hide a weak pair in the other."""
+    strategy = Spectral(dim=4, learn_from=LearnFrom.ALL)
+    declared = Declared(bounds=bounds, unit=Unit.RATING, users=1000, items=500)
+    for one in calibrate(strategy.steps(declared), PROMISE, bounds):
+        assert 0.99 * one.mu < worst_case(one, strategy, declared).distance <= one.mu
 
 
 @pytest.fixture

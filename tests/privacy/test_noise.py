@@ -2,6 +2,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal, getcontext
 from fractions import Fraction
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -72,41 +73,46 @@ class Chosen:
         return SimpleNamespace(read=self.streams[name])
 
 
-def test_a_draw_compares_all_768_bits():
-    """Feed the sampler chosen bits: below, at and above a threshold, decided by the last bit of the last word."""
-    table = alias_table()
-    column = int(np.flatnonzero((table.leading > 0) & (table.leading < 0xFFFF) & (table.alias != 0))[5])
-    threshold = table.thresholds[column]
-    rest = threshold & ((1 << 736) - 1)
-    answers = {2: rest - 1, 3: rest, 4: rest + 1}
+DRAWS = 1 << 14
+TIE_BYTES = 92
+"""768 bits a draw: 16 choose a column, 16 are compared at once, and 736 only where those tie."""
 
-    def draws(start, count):
-        words = np.full(count // 2, column, dtype=np.uint16)  # columns first, then what decides between own and alias
-        fractions = words[count // 4 :]
-        fractions[:] = table.leading[column]
-        fractions[:2] += np.array([-1, 1], dtype=np.int16).view(np.uint16)
-        return words.view(np.uint8)
 
-    def ties(start, count):
-        return np.frombuffer(answers.get(start // 92, 0).to_bytes(count, "big"), dtype=np.uint8)
+@pytest.mark.parametrize("by", [-1, 0, 1], ids=["above or below", "all ties", "below or above"])
+def test_where_every_draw_is_a_tie_all_768_bits_decide(by):
+    """A uniform fraction of 752 bits against the column's threshold, from nothing but the bits of the two streams."""
+    table, rng = alias_table(), np.random.default_rng(0)
+    assert max(table.thresholds) == 1 << 752
+    columns = rng.integers(24_000, 41_000, DRAWS, dtype=np.uint16)  # about the centre, where thresholds are long
+    fractions = table.leading[columns] + np.int16(by).view(np.uint16)
+    draws = np.concatenate([columns, fractions]).view(np.uint8)
+    ties = rng.integers(0, 256, DRAWS * TIE_BYTES, dtype=np.uint8)
+    for at in range(0, DRAWS, 5):  # the last bit of a threshold, and a bit beside it
+        exact = (table.thresholds[columns[at]] & ((1 << 736) - 1)) - at % 3 + 1
+        ties[at * TIE_BYTES : (at + 1) * TIE_BYTES] = np.frombuffer(max(0, exact).to_bytes(93, "big")[1:], np.uint8)
+    chosen = Chosen(
+        {"n draws": lambda at, count: draws[at : at + count], "n ties": lambda at, count: ties[at : at + count]}
+    )
+    found = DiscreteGaussian(chosen, "n").draw(0, DRAWS)
 
-    drawn = DiscreteGaussian(Chosen({"n draws": draws, "n ties": ties}), "n").draw(0, 5).tolist()
-    own, alias = column - 2**15, int(table.alias[column])
-    assert own != alias
-    assert drawn == [own, alias, own, alias, alias]
+    expected = []
+    for at, (column, fraction) in enumerate(zip(columns.tolist(), fractions.tolist(), strict=True)):
+        rest = int.from_bytes(ties[at * TIE_BYTES : (at + 1) * TIE_BYTES].tobytes(), "big")
+        own = fraction << 736 | rest
+        expected.append(column - (1 << 15) if own < table.thresholds[column] else int(table.alias[column]))
+    assert found.tolist() == expected
+    assert by or 0.1 < (found == columns.astype(int) - (1 << 15)).mean() < 0.9  # both outcomes were put to the test
 
 
 @given(st.integers(0, 200_000), st.integers(1, 70_000))
 def test_a_draw_depends_on_its_position_alone(start, count):
     sampler = DiscreteGaussian(Simulation(3), "n")
-    whole = _long_stretch()
-    assert np.array_equal(sampler.draw(start, count), whole[start : start + count])
+    assert np.array_equal(sampler.draw(start, count), _long_stretch()[start : start + count])
 
 
-def _long_stretch(cache={}):  # noqa: B006
-    if not cache:
-        cache[0] = DiscreteGaussian(Simulation(3), "n").draw(0, 270_000)
-    return cache[0]
+@cache
+def _long_stretch():
+    return DiscreteGaussian(Simulation(3), "n").draw(0, 270_000)
 
 
 def test_ties_occur_and_read_disjoint_bits():
@@ -125,10 +131,8 @@ def test_ties_occur_and_read_disjoint_bits():
     assert all(start % 92 == 0 and count == 92 for start, count in seen)
 
 
-@pytest.mark.parametrize(("name", "other"), [("noise", "dimension")])
-def test_differently_named_noise_is_unrelated(name, other):
-    left = DiscreteGaussian(Simulation(3), name).draw(0, 100_000).astype(float)
-    right = DiscreteGaussian(Simulation(3), other).draw(0, 100_000).astype(float)
+def test_differently_named_noise_is_unrelated():
+    left, right = (DiscreteGaussian(Simulation(3), name).draw(0, 100_000) for name in ("noise", "dimension"))
     assert abs(np.corrcoef(left, right)[0, 1]) < 0.02
 
 

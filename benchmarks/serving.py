@@ -219,9 +219,8 @@ def show_recall(items: int) -> None:
         started = time.perf_counter()
         expected = [exact.best(user, 10)[0].items for user in users]
         exact_ms = (time.perf_counter() - started) / len(users) * 1e3
-        search = ApproximateSearch(model)
         for share in (1 / 64, 1 / 16, 1 / 4):
-            search.set_probe_share(share)
+            search = ApproximateSearch(model, share)
             started = time.perf_counter()
             proposed = [search.best(user, 10)[0].items for user in users]
             ms = (time.perf_counter() - started) / len(users) * 1e3

@@ -80,13 +80,13 @@ def test_keys_are_created_shown_once_and_removed(pricdr, here):
     )
     assert created.code == 0
     assert re.fullmatch(r"shop\.[A-Za-z0-9_-]{43}\n", created.out)
-    record = json.loads((here / "keys.json").read_text())["keys"][0]
+    record = json.loads((here / "keys.json").read_text())["shop"]
     assert record["scopes"] == ["page", "recommend"]
     assert stat.S_IMODE((here / "keys.json").stat().st_mode) == 0o600
     assert "already" in pricdr("serving-key", "shop", "--keys", "keys.json").err
     assert pricdr("serving-key", "other", "--keys", "keys.json").code == 0
     assert pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").code == 0
-    assert [key["name"] for key in json.loads((here / "keys.json").read_text())["keys"]] == ["other"]
+    assert list(json.loads((here / "keys.json").read_text())) == ["other"]
     assert "no key named 'shop'" in pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").err
     for wrong in (["--days", 0], ["--days", 10**9], ["--remove", "--days", 1]):
         assert pricdr("serving-key", "third", "--keys", "keys.json", *wrong).code == 2

@@ -101,7 +101,7 @@ def client_of():
     def make(model=None, *, keys=None, log=None, **settings):
         snapshot = Snapshot(model or small_model(), fingerprint="0123456789ab")
         watched = WatchedModel(Path("model"), load=lambda folder: snapshot)
-        ring = None if keys is None else KeyRing(keys, lambda event, **facts: None)
+        ring = None if keys is None else KeyRing(keys)
         configured = Settings(keys=keys, **settings)
         return Client(create_app([watched], configured, keys=ring, log=log or ServerLog()), watched)
 

@@ -1,14 +1,13 @@
 """The OpenAPI document is complete: schemathesis finds no response that it does not describe."""
 
-import hashlib
-from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, settings
 from schemathesis import openapi
 
 from pricdr.serving.app import Settings, create_app
-from pricdr.serving.keys import Key, Keys, Scope
+from pricdr.serving.keys import KeyRing, Scope, add_key
 from pricdr.serving.snapshot import Snapshot, WatchedModel
 from tests.serving.conftest import small_model
 
@@ -24,16 +23,16 @@ def test_the_server_does_what_its_document_says(case):
     case.call_and_validate()
 
 
-SECRET = "x" * 43
-DIGEST = hashlib.sha256(SECRET.encode()).hexdigest()
-KEYS = Keys(keys=(Key(name="all", sha256=DIGEST, scopes=tuple(Scope), created=datetime.now(UTC)),))
+with TemporaryDirectory() as folder:
+    KEY = add_key(Path(folder, "keys.json"), "all", Scope)
+    KEYS = KeyRing(Path(folder, "keys.json"))
 SCHEMA_WITH_KEYS = openapi.from_asgi("/openapi.json", create_app(MODELS, OPEN, keys=KEYS))
 
 
 @SCHEMA_WITH_KEYS.parametrize()
 @settings(parent=BOUNDED, max_examples=8)
 def test_the_server_asks_for_keys_where_its_document_says(case):
-    case.call_and_validate(headers={"Authorization": f"Bearer all.{SECRET}"})
+    case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"})
 
 
 def test_the_document_names_every_status_that_a_request_may_meet():

@@ -220,7 +220,7 @@ def test_an_unknown_address_gets_a_page_below_page_and_json_elsewhere(plain):
 def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
     file = tmp_path / "keys.json"
     good, other = (add_key(file, scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
-    ring = KeyRing(file, lambda event, **facts: None)
+    ring = KeyRing(file)
     client = Client(create_app([WatchedModel(companies.model("final"))], Settings(keys=file), keys=ring), None)
     refused = client.get("/page")
     assert refused.status_code == 401

@@ -25,7 +25,7 @@ from pricdr import __version__
 from pricdr.data.ids import LONGEST_ID
 from pricdr.errors import ParameterError
 from pricdr.serving import page
-from pricdr.serving.keys import KeyRing, Keys
+from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.middleware import OPEN, Gate, Metrics, Refusal
 from pricdr.serving.search import MAX_ROWS
@@ -200,7 +200,7 @@ def create_app(
     models: Sequence[WatchedModel],
     settings: Settings,
     *,
-    keys: KeyRing | Keys | None = None,
+    keys: KeyRing | None = None,
     log: ServerLog | None = None,
 ) -> FastAPI:
     """Return the application that answers from the first of ``models``, and compares it on the page with the others.
@@ -212,16 +212,13 @@ def create_app(
     def refused() -> bool:
         return any(model.problem for model in models)
 
-    metrics = Metrics(
-        {
-            "pricdr_queries_waiting": ("Users and items waiting to be scored.", lambda: worker.waiting),
-            "pricdr_batch_users": ("Users of the batches being answered.", lambda: batch_users.used.total()),
-            "pricdr_model_refused": ("1 while the newest model folder cannot be used.", refused),
-            "pricdr_model_loaded_at_seconds": ("When the model was read.", lambda: served.snapshot.loaded_at),
-        }
-    )
+    metrics = Metrics()
+    metrics.gauge("pricdr_queries_waiting", "Users and items waiting to be scored.", lambda: worker.waiting)
+    metrics.gauge("pricdr_batch_users", "Users of the batches being answered.", lambda: batch_users.used.total())
+    metrics.gauge("pricdr_model_refused", "1 while the newest model folder cannot be used.", refused)
+    metrics.gauge("pricdr_model_loaded_at_seconds", "When the model was read.", lambda: served.snapshot.loaded_at)
     for outcome in served.loads:
-        metrics.loads.labels(outcome).set_function(partial(served.loads.__getitem__, outcome))
+        metrics.loads(outcome, partial(served.loads.__getitem__, outcome))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pricdr.errors import InputError, ParameterError
 from pricdr.files import PRIVATE, replace_file, require_private_file
@@ -46,31 +46,14 @@ class Key(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=f"^{_NAME}$")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", repr=False)]
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
     created: AwareDatetime
     expires: AwareDatetime | None = None  # a time without a zone cannot be compared with now
 
 
-class Keys(BaseModel):
-    """The keys of a file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    format: Literal["pricdr serving keys"] = "pricdr serving keys"
-    version: Literal[1] = 1
-    keys: tuple[Key, ...] = ()
-
-    def authenticate(self, presented: str) -> Key | None:
-        """Return the key that was presented; None if it is unknown or expired."""
-        name, _, secret = presented.partition(".")
-        key = next((key for key in self.keys if key.name == name), None)
-        # The name is not secret; the hash is compared in constant time, whether or not the name is known.
-        matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if key is None else key.sha256)
-        if not matches or key is None or (key.expires is not None and datetime.now(UTC) >= key.expires):
-            return None
-        return key
+_FILE: Final = TypeAdapter(dict[Annotated[str, Field(pattern=f"^{_NAME}$")], Key])
+"""An object of keys, by their names."""
 
 
 class KeyRing:
@@ -80,28 +63,34 @@ class KeyRing:
     file is missing or cannot be used, since nobody can tell which keys it would have removed.
     """
 
-    def __init__(self, path: Path, report: Report) -> None:
+    def __init__(self, path: Path, report: Report = lambda event, **facts: None) -> None:
         self._path, self._report, self._problem = path, report, ""
         self._keys = _read_private(path)
-        if not self._keys.keys:
+        if not self._keys:
             raise InputError(f"{path} holds no keys: create one with `pricdr serving-key NAME --keys {path}`")
 
-    def authenticate(self, presented: str) -> Key | None:
-        """Return the key that was presented; None if it is unknown or expired."""
-        return self._keys.authenticate(presented)
+    def authenticate(self, presented: str) -> tuple[str, tuple[Scope, ...]] | None:
+        """Return the name and the scopes of the key that was presented; None if it is unknown or expired."""
+        name, _, secret = presented.partition(".")
+        key = self._keys.get(name)
+        # The name is not secret; the hash is compared in constant time, whether or not the name is known.
+        matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if key is None else key.sha256)
+        if not matches or key is None or (key.expires is not None and datetime.now(UTC) >= key.expires):
+            return None
+        return name, key.scopes
 
     def reload(self) -> None:
         """Read the file again; report what changed, once."""
+        before = self._keys, self._problem
         try:
-            keys, problem = _read_private(self._path), ""
+            self._keys, self._problem = _read_private(self._path), ""
         except (InputError, OSError) as error:
-            keys, problem = Keys(), str(error)
-        changed = (keys, problem) != (self._keys, self._problem)
-        self._keys, self._problem = keys, problem
-        if changed and problem:
-            self._report("keys refused", reason=problem)
-        elif changed:
-            self._report("keys taken", keys=len(keys.keys))
+            self._keys, self._problem = {}, str(error)
+        if (self._keys, self._problem) != before:
+            if self._problem:
+                self._report("keys refused", reason=self._problem)
+            else:
+                self._report("keys taken", keys=len(self._keys))
 
 
 def presented_key(authorization: bytes) -> str:
@@ -125,11 +114,10 @@ def add_key(path: Path, name: str, scopes: Iterable[Scope], *, expires: datetime
         raise ParameterError(f"the name of a key must have 1 to 64 letters, digits, - or _, got {name!r:.80}")
     secret = secrets.token_urlsafe(32)
     now = datetime.now(UTC).replace(microsecond=0)
-    key = Key(name=name, sha256=_digest(secret), scopes=tuple(sorted(set(scopes))), created=now, expires=expires)
     with _editing(path, create=True) as keys:
         if name in keys:
             raise ParameterError(f"{path} already has a key named {name}: choose another name, or --remove it first")
-        keys[name] = key
+        keys[name] = Key(sha256=_digest(secret), scopes=tuple(sorted(set(scopes))), created=now, expires=expires)
     return f"{name}.{secret}"
 
 
@@ -140,22 +128,19 @@ def remove_key(path: Path, name: str) -> None:
             raise ParameterError(f"{path} has no key named {name!r:.80}")
 
 
-def read_keys(path: Path) -> Keys:
-    """Return the keys in a file, possibly none; raise :class:`InputError` if it cannot be read."""
+def read_keys(path: Path) -> dict[str, Key]:
+    """Return the keys in a file by name, possibly none; raise :class:`InputError` if it cannot be read."""
     try:
-        keys = Keys.model_validate_json(read_bounded(path, limit=_MAX_BYTES))
+        return _FILE.validate_json(read_bounded(path, limit=_MAX_BYTES))
     except OSError as error:
         raise InputError(f"the file of keys {path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = ".".join(str(part)[:40] for part in first["loc"][:3])
         raise InputError(f"{path} is not a file of keys: {place}: {first['msg']}") from error
-    if len({key.name for key in keys.keys}) != len(keys.keys):
-        raise InputError(f"{path} is not a file of keys: two keys have the same name")
-    return keys
 
 
-def _read_private(path: Path) -> Keys:
+def _read_private(path: Path) -> dict[str, Key]:
     keys = read_keys(path)
     require_private_file(path)
     return keys
@@ -175,10 +160,10 @@ def _editing(path: Path, *, create: bool = False) -> Iterator[dict[str, Key]]:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         # The server may run as another user, who must still be able to read the file.
         keep = path.stat() if path.exists() else None
-        keys = {key.name: key for key in read_keys(path).keys} if keep or not create else {}
+        keys = read_keys(path) if keep or not create else {}
         yield keys
-        content = Keys(keys=tuple(keys.values())).model_dump_json(indent=2, exclude_none=True) + "\n"
-        replace_file(path, content.encode(), mode=PRIVATE, keep=keep)
+        content = _FILE.dump_json(keys, indent=2, exclude_none=True) + b"\n"
+        replace_file(path, content, mode=PRIVATE, keep=keep)
 
 
 def _digest(secret: str) -> str:

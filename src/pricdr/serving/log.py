@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Full, Queue
 from threading import Thread
+from traceback import extract_tb
 from typing import Final, TextIO, TypeAlias
 
 _MAX_QUEUED: Final = 10_000
-"""Events that may wait to be written; when the log reader falls behind, further ones are only counted."""
+"""Lines that may wait to be written; when the log reader falls behind, further ones are only counted."""
 Report: TypeAlias = Callable[..., None]
 """Called with the name of an event and facts about it."""
 
@@ -26,7 +28,7 @@ class ServerLog(logging.Handler):
     ) -> None:
         super().__init__(logging.ERROR)
         self._stream, self._event_line, self.requests = stream, event_line, requests
-        self._queue: Queue[tuple[str, dict[str, object]] | None] = Queue(_MAX_QUEUED)
+        self._queue: Queue[str | None] = Queue(_MAX_QUEUED)
         self._lost = 0
         self._thread = Thread(target=self._write, name="log", daemon=True)
         if stream is not None:
@@ -34,18 +36,20 @@ class ServerLog(logging.Handler):
 
     def event(self, event: str, **facts: object) -> None:
         """Log an event."""
+        if self._stream is None:
+            return
         try:
-            if self._stream is not None:
-                self._queue.put_nowait((event, facts))
+            if self._lost:
+                self._queue.put_nowait(self._event_line("lines lost", count=self._lost))
+                self._lost = 0
+            self._queue.put_nowait(self._event_line(event, **facts))
         except Full:
             self._lost += 1
 
     def fault(self, error: Exception) -> None:
         """Log an error of ours: its type and the file and line, which cannot quote an id as its message can."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        *_, last = [None, *extract_tb(error.__traceback__)]
+        place = "" if last is None else f"{last.filename.rpartition('/')[2]}:{last.lineno}"
         self.event("fault", error=type(error).__name__, place=place)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -63,27 +67,21 @@ class ServerLog(logging.Handler):
     def close(self) -> None:
         """Write what is left, taking at most a second or two."""
         super().close()
-        if self._thread.is_alive():
-            try:
-                self._queue.put(None, timeout=1)
-            except Full:
-                return
-            self._thread.join(timeout=1)
+        with suppress(Full):
+            if self._thread.is_alive():
+                lost = [self._event_line("lines lost", count=self._lost)] if self._lost else []
+                for last in (*lost, None):
+                    self._queue.put(last, timeout=1)
+                self._thread.join(timeout=1)
 
     def _write(self) -> None:
-        assert self._stream is not None
-        closed = False
-        while not closed:
-            waiting = [self._queue.get()]
-            waiting += [self._queue.get_nowait() for _ in range(self._queue.qsize())]  # nobody else takes from it
-            closed = waiting[-1] is None
-            lines = [self._event_line(item[0], **item[1]) for item in waiting if item is not None]
-            if self._lost:
-                lost, self._lost = self._lost, 0
-                lines.append(self._event_line("lines lost", count=lost))
-            try:
-                self._stream.write("".join(f"{line}\n" for line in lines))
-                self._stream.flush()
-            except (OSError, ValueError):  # a log without a reader is not a reason to stop serving
-                self._stream = None
-                return
+        stream = self._stream
+        assert stream is not None
+        try:
+            while (line := self._queue.get()) is not None:
+                stream.write(f"{line}\n")
+                if self._queue.empty():
+                    stream.flush()
+            stream.flush()
+        except (OSError, ValueError):  # a log without a reader is not a reason to stop serving
+            self._stream = None

@@ -5,8 +5,8 @@ the proxy in front (``deploy/nginx.conf``). No metric and no line of the log hol
 """
 
 import re
-from collections.abc import Callable, Mapping, MutableMapping
-from functools import cache
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -19,7 +19,7 @@ from starlette.types import Scope as Connection
 
 from pricdr.data.ids import CONTROLS
 from pricdr.models.recommend import Basis
-from pricdr.serving.keys import KeyRing, Keys, Scope, presented_key
+from pricdr.serving.keys import KeyRing, Scope, presented_key
 from pricdr.serving.log import ServerLog
 from pricdr.serving.worker import Busy
 
@@ -55,66 +55,54 @@ class Refusal(HTTPException):
 
 
 class Metrics:
-    """Counts and durations of requests, for Prometheus.
+    """Counts and durations of requests, for Prometheus."""
 
-    Args:
-        gauges: what is looked up whenever it is asked for, by name: what it is, and a function that returns it.
-    """
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter("pricdr_requests", "Requests answered.", ["route", "status"], registry=self.registry)
+        self._seconds = Histogram(
+            "pricdr_request_seconds", "Time to answer a request.", ["route"], buckets=_BUCKETS, registry=self.registry
+        )
+        self._answers = Counter("pricdr_answers", "Users answered, by basis.", ["basis"], registry=self.registry)
+        self._loads = Gauge("pricdr_model_loads", "Model folders read.", ["outcome"], registry=self.registry)
 
-    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
-        self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        for name, (about, value) in gauges.items():
-            Gauge(name, about, registry=registry).set_function(value)
-        self.loads = Gauge("pricdr_model_loads", "Model folders read.", ["outcome"], registry=registry)
-        requests = Counter("pricdr_requests", "Requests answered.", ("route", "status"), registry=registry)
-        about = "Time to answer a request."
-        seconds = Histogram("pricdr_request_seconds", about, ("route",), buckets=_BUCKETS, registry=registry)
-        answers = Counter("pricdr_answers", "Users answered, by basis.", ("basis",), registry=registry)
-        # Looking a label up takes longer than counting, so each of the few combinations is looked up only once.
-        self._requests = cache(lambda route, status: (requests.labels(route, str(status)), seconds.labels(route)))
-        self._answers = {basis: answers.labels(basis.value) for basis in Basis}
+    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """Add a number that is looked up whenever it is asked for."""
+        Gauge(name, about, registry=self.registry).set_function(value)
+
+    def loads(self, outcome: str, value: Callable[[], float]) -> None:
+        """Add the number of model folders that were read with this outcome."""
+        self._loads.labels(outcome).set_function(value)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        counter, histogram = self._requests(route, status)
-        counter.inc()
-        histogram.observe(seconds)
+        self._requests.labels(route, status).inc()
+        self._seconds.labels(route).observe(seconds)
 
     def answer(self, basis: Basis) -> None:
         """Count the answer for one user."""
-        self._answers[basis].inc()
+        self._answers.labels(basis.value).inc()
 
 
+@dataclass(frozen=True)
 class Gate:
-    """Checks, counts and logs the requests to ``app``.
+    """Checks, counts and logs the requests to ``app``."""
 
-    Args:
-        app: what answers them.
-        hosts: the host names that requests may use; any if None.
-        keys: checks API keys; if None, no key is needed.
-        metrics: where requests are counted.
-        log: where they are logged.
-        error_page: returns an error as a page, for what is below ``/page``.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        hosts: frozenset[str] | None,
-        keys: KeyRing | Keys | None,
-        metrics: Metrics,
-        log: ServerLog,
-        error_page: Callable[[int, str], Response],
-    ) -> None:
-        self._app, self._hosts, self._keys, self._metrics, self._log = app, hosts, keys, metrics, log
-        self._error_page = error_page
+    app: ASGIApp
+    hosts: frozenset[str] | None
+    """The host names that requests may use; any if None."""
+    keys: KeyRing | None
+    """Checks API keys; if None, no key is needed."""
+    metrics: Metrics
+    log: ServerLog
+    error_page: Callable[[int, str], Response]
+    """Returns an error as a page, for what is below ``/page``."""
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         started, status = perf_counter(), 0
         state, path = scope.setdefault("state", {}), scope["path"]
@@ -127,22 +115,22 @@ class Gate:
             await send(message)
 
         try:
-            headers = _checked_headers(scope, self._hosts)
+            headers = _checked_headers(scope, self.hosts)
             state["caller"] = (scope.get("client") or [""])[0]
-            if self._keys is not None and path not in OPEN:
-                state["caller"] = state["key"] = _authenticated(self._keys, headers, path)
-            await self._app(scope, _bounded(receive), send_on)
+            if self.keys is not None and path not in OPEN:
+                state["caller"] = state["key"] = _authenticated(self.keys, headers, path)
+            await self.app(scope, _bounded(receive), send_on)
         except Exception as error:
             response = self._response(error, path)
             if not status:  # otherwise part of a response has been sent, and nothing can be added to it
                 await response(scope, receive, send_on)
         finally:
             seconds, route = perf_counter() - started, getattr(scope.get("route"), "path_format", "none")
-            self._metrics.request(route, status, seconds)
-            if self._log.requests:
+            self.metrics.request(route, status, seconds)
+            if self.log.requests:
                 # The client chooses the method, so it may be any text.
                 method, ms = scope["method"] if scope["method"] in _METHODS else "other", round(seconds * 1e3, 2)
-                self._log.event("request", method=method, route=route, status=status, ms=ms, key=state.get("key"))
+                self.log.event("request", method=method, route=route, status=status, ms=ms, key=state.get("key"))
 
     def _response(self, error: Exception, path: str) -> Response:
         if isinstance(error, Refusal):
@@ -150,26 +138,26 @@ class Gate:
         elif isinstance(error, Busy):
             refusal = Refusal(503, "the server is busy: try again in a second", **{"retry-after": "1"})
         else:  # a bug: the client learns only that there was one
-            self._log.fault(error)
+            self.log.fault(error)
             refusal = Refusal(500, "internal error; see the server's log")
         status, message = refusal.status_code, refusal.detail
-        response = self._error_page(status, message) if _is_page(path) else JSONResponse({"error": message}, status)
+        response = self.error_page(status, message) if _is_page(path) else JSONResponse({"error": message}, status)
         response.headers.update(refusal.headers or {})
         for challenge in _CHALLENGES if status == 401 else ():
             response.headers.append("www-authenticate", challenge)
         return response
 
 
-def _authenticated(keys: KeyRing | Keys, headers: dict[bytes, bytes], path: str) -> str:
+def _authenticated(keys: KeyRing, headers: dict[bytes, bytes], path: str) -> str:
     """Return the name of the key of a request; refuse one without a valid key, or without the scope."""
-    key = keys.authenticate(presented_key(headers.get(b"authorization", b"")))
-    if key is None:
+    if (known := keys.authenticate(presented_key(headers.get(b"authorization", b"")))) is None:
         raise Refusal(401, "a valid API key is required")
+    name, scopes = known
     # An unknown path needs the scope that most keys have.
     needed = Scope.METRICS if path == "/metrics" else Scope.PAGE if _is_page(path) else Scope.RECOMMEND
-    if needed not in key.scopes:
+    if needed not in scopes:
         raise Refusal(403, f"this API key does not have the scope {needed}")
-    return key.name
+    return name
 
 
 def _is_page(path: str) -> bool:

@@ -5,6 +5,7 @@ last digit. For more than a million items an index proposes candidates, which ar
 item that belongs in the list; ``benchmarks/serving.py`` measures how often. ``--exact`` turns it off.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -21,8 +22,6 @@ MAX_ROWS: Final = 32
 """Users scored in one product: more would save no time, and make the first of them wait."""
 EXACT_UP_TO: Final = 1_000_000
 """Up to this many items, all of them are scored for every request."""
-_PROBE_SHARE: Final = 1 / 16
-"""The share of the cells that is searched."""
 _OVERSAMPLING: Final = 4
 """Candidates for each item requested: they are scored again in full precision, and the best are kept."""
 _SAMPLES_PER_CELL: Final = 48
@@ -50,32 +49,29 @@ class ExactSearch:
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` best unseen items of each of the users at these positions."""
-        ranked: list[Ranked] = []
         with self._lock:
-            for start in range(0, len(users), self._rows):
-                block = users[start : start + self._rows]
-                scores = self._scores(block)
-                for row, user in enumerate(block.tolist()):
-                    scores[row, seen_items(self._model, user)] = -np.inf
-                ranked += rank_rows(scores, k)
-        return ranked
+            return [ranked for block in _blocks(users, self._rows) for ranked in rank_rows(self._unseen(block), k)]
 
-    def _scores(self, users: IntArray) -> Float32Array:
-        out = self._buffer[: len(users)]
+    def _unseen(self, users: IntArray) -> Float32Array:
+        """Return the scores of all items, −∞ for those that a user has rated."""
+        scores = self._buffer[: len(users)]
         if self._weights is None:
-            return self._model.score(users, out=out)
-        product = self._model.user_vectors[users] @ self._weights
-        np.add(product.toarray(), self._model.item_bias, out=out)
-        return out
+            scores = self._model.score(users, out=scores)
+        else:
+            np.add((self._model.user_vectors[users] @ self._weights).toarray(), self._model.item_bias, out=scores)
+        for row, user in zip(scores, users.tolist(), strict=True):
+            row[seen_items(self._model, user)] = -np.inf
+        return scores
 
 
 class ApproximateSearch:
     """An inverted file of item vectors (faiss): items are grouped into cells, and only a few cells are searched.
 
-    The bias of an item is one more number of its vector, and every user's vector has a 1 there.
+    The bias of an item is one more number of its vector, and every user's vector has a 1 there. ``share`` of the cells
+    is searched: a larger share takes longer and misses less.
     """
 
-    def __init__(self, model: FittedModel) -> None:
+    def __init__(self, model: FittedModel, share: float = 1 / 16) -> None:
         FAISS.require()
         import faiss
 
@@ -91,11 +87,7 @@ class ApproximateSearch:
         self._index.cp.niter = 10
         self._index.train(vectors[:: max(1, count // (_SAMPLES_PER_CELL * cells))])
         self._index.add(vectors)
-        self.set_probe_share(_PROBE_SHARE)
-
-    def set_probe_share(self, share: float) -> None:
-        """Search this share of the cells from now on: a larger share takes longer and misses less."""
-        self._index.nprobe = max(1, round(share * self._index.nlist))
+        self._index.nprobe = max(1, round(share * cells))
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return approximately the ``k`` best unseen items of the users at these positions, with exact scores."""
@@ -146,18 +138,17 @@ class SimilarItems:
 
     def best(self, items: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` items most like each of those at these positions; none if its vector is zero."""
-        ranked: list[Ranked] = []
-        for start in range(0, len(items), self._rows):
-            block = items[start : start + self._rows]
-            rows = self._vectors[block]
-            with np.errstate(all="ignore"):  # a vector of zeros gives NaN, overflow infinity: both end up as −∞ below
-                directions = (rows if isinstance(rows, np.ndarray) else rows.toarray()) / self._norms[block, None]
-                product = np.asarray(self._vectors @ directions.astype(np.float32).T)
-                cosines = np.ascontiguousarray((product / self._norms[:, None]).T, dtype=np.float32)
-            cosines[~np.isfinite(cosines)] = -np.inf
-            cosines[np.arange(len(block)), block] = -np.inf
-            ranked += rank_rows(cosines, k)
-        return ranked
+        return [ranked for block in _blocks(items, self._rows) for ranked in rank_rows(self._cosines(block), k)]
+
+    def _cosines(self, items: IntArray) -> Float32Array:
+        rows = self._vectors[items]
+        with np.errstate(all="ignore"):  # a vector of zeros gives NaN, overflow infinity: both end up as −∞ below
+            directions = (rows if isinstance(rows, np.ndarray) else rows.toarray()) / self._norms[items, None]
+            product = np.asarray(self._vectors @ directions.astype(np.float32).T)
+            cosines = np.ascontiguousarray((product / self._norms[:, None]).T, dtype=np.float32)
+        cosines[~np.isfinite(cosines)] = -np.inf
+        cosines[np.arange(len(items)), items] = -np.inf
+        return cosines
 
 
 def seen_items(model: FittedModel, user: int) -> IntArray:
@@ -173,6 +164,10 @@ def rank_rows(scores: Float32Array, k: int) -> list[Ranked]:
         count = int(np.count_nonzero(best > -np.inf))  # best first, so that −∞ comes last
         ranked.append(Ranked(items[:count], best[:count]))
     return ranked
+
+
+def _blocks(positions: IntArray, size: int) -> Iterator[IntArray]:
+    return (positions[start : start + size] for start in range(0, len(positions), size))
 
 
 def _rows_at_once(model: FittedModel) -> int:

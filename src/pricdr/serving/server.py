@@ -5,7 +5,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -75,13 +76,13 @@ def serve(
             repeat(check, poll_interval, log)
         log.take_over()
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        snapshot = models[0].snapshot
-        log.event("serving", **snapshot.facts)
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        ready(f"http://{host}:{listener.getsockname()[1]}", snapshot)
-        del snapshot  # or it would stay in memory when it is replaced
-        exempt_from_garbage_collection()
-        _run(uvicorn.Server(config), listener)
+        server = uvicorn.Server(config)
+        with _stopping_at_signals(server):
+            log.event("serving", **models[0].snapshot.facts)
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            ready(f"http://{host}:{listener.getsockname()[1]}", models[0].snapshot)
+            exempt_from_garbage_collection()
+            server.run(sockets=[listener])
         log.event("stopped")
 
 
@@ -116,15 +117,16 @@ def repeat(check: Callable[[], None], interval: float, log: ServerLog) -> Event:
     return closed
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Serve until a signal arrives. uvicorn raises it again once it has stopped; then it must not end the process."""
+@contextmanager
+def _stopping_at_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Let signals stop the server. uvicorn raises them again once it has stopped; they must not end the process."""
 
     def stop(*_: object) -> None:
         server.should_exit = True
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        server.run(sockets=[listener])
+        yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -16,7 +16,7 @@ from pricdr.errors import InputError, PriCDRError, printable
 from pricdr.models.fitted import FittedModel
 from pricdr.models.recommend import BASES, Basis
 from pricdr.serving.log import Report
-from pricdr.serving.search import Ranked, SimilarItems, build_search, rank_rows, seen_items
+from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, rank_rows, seen_items
 from pricdr.untrusted import Folder
 
 _CERTIFICATE: Final = "release.certificate.json"
@@ -121,31 +121,35 @@ class Snapshot:
 
     def answers(self, queries: Sequence[Query]) -> list[Answer]:
         """Return the answers to several queries, in order, by one matrix product for all of them."""
-        positions = [self._users.get(query.id, -1) for query in queries]
-        known = np.array([position for position in positions if position >= 0], dtype=np.int64)
-        ranked = iter(self._search.best(known, max(query.k for query in queries)) if len(known) else ())
-        bases = iter(self._bases[known].tolist())
+        positions = [self._users.get(query.id) for query in queries]
+        lists = self._lists(self._search, positions, queries)
         return [
             Answer(query.id, Basis.POPULARITY, self._popular[: query.k])
-            if position < 0
-            else Answer(query.id, BASES[next(bases)], self._recommended(next(ranked), query.k))
-            for query, position in zip(queries, positions, strict=True)
+            if at is None or items is None
+            else Answer(query.id, BASES[self._bases[at]], items)
+            for query, at, items in zip(queries, positions, lists, strict=True)
         ]
 
     def similar_to(self, queries: Sequence[Query]) -> list[list[RecommendedItem] | None]:
         """Return the items most like each of some items, by the cosine of their vectors; None for an unknown one."""
-        positions = [self._items.get(query.id, -1) if self.compares_items else -1 for query in queries]
-        known = np.array([position for position in positions if position >= 0], dtype=np.int64)
-        ranked = iter(self._similar.best(known, max(query.k for query in queries)) if len(known) else ())
+        positions = [self._items.get(query.id) if self.compares_items else None for query in queries]
+        return self._lists(self._similar, positions, queries)
+
+    def _lists(
+        self, search: Search | SimilarItems, positions: Sequence[int | None], queries: Sequence[Query]
+    ) -> list[list[RecommendedItem] | None]:
+        """Return what the search finds for each query whose id is known."""
+        known = np.array([at for at in positions if at is not None], dtype=np.int64)
+        ranked = iter(search.best(known, max(query.k for query in queries)) if len(known) else ())
         return [
-            None if position < 0 else self._recommended(next(ranked), query.k)
-            for query, position in zip(queries, positions, strict=True)
+            None if at is None else self._recommended(next(ranked), query.k)
+            for at, query in zip(positions, queries, strict=True)
         ]
 
     def history(self, user: str) -> list[str]:
         """Return the items that a user rated in training; none if the model was exported without histories."""
         position = self._users.get(user)
-        return [] if position is None else [self.model.items[at] for at in seen_items(self.model, position).tolist()]
+        return [] if position is None else [self.model.items[at] for at in seen_items(self.model, position)]
 
     def _recommended(self, ranked: Ranked, k: int) -> list[RecommendedItem]:
         items = self.model.items

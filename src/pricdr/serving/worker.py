@@ -1,8 +1,8 @@
 """Scoring: queries that arrive at about the same time are answered together, by one matrix product, in a thread.
 
-There are lanes: single users, batches, similar items. The one that has had the least processor time is next, so a crowd
-in one of them does not keep the others waiting for more than a round. A lane takes no more queries than can be answered
-soon; a quota bounds what one caller, and all together, may have in it.
+There are lanes: single users, batches, similar items. They take turns, so a crowd in one of them does not keep the
+others waiting for more than a round. A lane takes no more queries than can be answered soon; a quota bounds what one
+caller, and all together, may have in it.
 """
 
 import asyncio
@@ -64,24 +64,20 @@ class Lane:
     score: Callable[[Snapshot, Sequence[Query]], list[Any]]
     jobs: deque[_Job] = field(default_factory=deque)
     seconds_per_answer: float = _FIRST_GUESS
-    """A running mean."""
-    used: float = 0.0
-    """Processor seconds, raised to those of the busy lanes when a job arrives in an empty lane."""
+    """A running mean of processor seconds."""
 
     def next_jobs(self) -> list[_Job]:
         """Return the next jobs that can share a product: of one model, and at most ``MAX_ROWS`` queries."""
         jobs: list[_Job] = []
-        count = 0
+        room = MAX_ROWS
         while self.jobs:
             job = self.jobs[0]
-            count += len(job.queries)
-            if jobs and (count > MAX_ROWS or job.snapshot is not jobs[0].snapshot):
+            if jobs and (len(job.queries) > room or job.snapshot is not jobs[0].snapshot):
                 break
             self.jobs.popleft()
-            if job.answers.done():  # its client left
-                count -= len(job.queries)
-            else:
+            if not job.answers.done():  # its client has not left
                 jobs.append(job)
+                room -= len(job.queries)
         return jobs
 
 
@@ -105,8 +101,6 @@ class Worker:
         # Batches wait, since a quota has admitted them.
         if lane is not self.batches and len(lane.jobs) >= max(_MIN_WAITING, int(_MAX_WAIT / lane.seconds_per_answer)):
             raise Busy
-        if not lane.jobs:
-            lane.used = max(lane.used, min((other.used for other in self._lanes if other.jobs), default=0.0))
         job = _Job(snapshot, queries, asyncio.get_running_loop().create_future())
         lane.jobs.append(job)
         if self._rounds is None or self._rounds.done():
@@ -114,32 +108,30 @@ class Worker:
         return await job.answers
 
     async def _run(self) -> None:
-        """Score what waits, round by round."""
-        loop = asyncio.get_running_loop()
-        while lanes := [lane for lane in self._lanes if lane.jobs]:
-            lane = min(lanes, key=lambda lane: lane.used)
-            if not (jobs := lane.next_jobs()):
-                continue
-            outcome: list[Any] | Exception
-            try:
-                outcome, seconds = await loop.run_in_executor(self._thread, _score, lane, jobs)
-            except Exception as fault:  # it goes to all of them
-                outcome, seconds = fault, 0.0
-            at = 0
+        """Score what waits, a round of each lane in turn."""
+        while any(lane.jobs for lane in self._lanes):
+            for lane in self._lanes:
+                if jobs := lane.next_jobs():
+                    await self._score(lane, jobs)
+
+    async def _score(self, lane: Lane, jobs: list[_Job]) -> None:
+        """Answer some jobs together; an error goes to all of them."""
+        queries = [query for job in jobs for query in job.queries]
+
+        def score() -> tuple[list[Any], float]:
+            started = thread_time()  # not wall time: what a busy machine makes it wait is no cost of the lane
+            return lane.score(jobs[0].snapshot, queries), thread_time() - started
+
+        try:
+            answers, seconds = await asyncio.get_running_loop().run_in_executor(self._thread, score)
+        except Exception as fault:
             for job in jobs:
-                before, at = at, at + len(job.queries)
-                if job.answers.done():  # its client left
-                    continue
-                if isinstance(outcome, Exception):
-                    job.answers.set_exception(outcome)
-                else:
-                    job.answers.set_result(outcome[before:at])
-            lane.used += seconds
-            lane.seconds_per_answer += _WEIGHT * (seconds / at - lane.seconds_per_answer)
-
-
-def _score(lane: Lane, jobs: list[_Job]) -> tuple[list[Any], float]:
-    """Return the answers to the queries of several jobs, and the processor seconds it took."""
-    started = thread_time()  # not wall time: what a busy machine makes it wait is no cost of the lane
-    answers = lane.score(jobs[0].snapshot, [query for job in jobs for query in job.queries])
-    return answers, thread_time() - started
+                if not job.answers.done():
+                    job.answers.set_exception(fault)
+            return
+        lane.seconds_per_answer += _WEIGHT * (seconds / len(queries) - lane.seconds_per_answer)
+        rest = iter(answers)
+        for job in jobs:
+            own = [next(rest) for _ in job.queries]
+            if not job.answers.done():
+                job.answers.set_result(own)

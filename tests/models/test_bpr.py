@@ -44,7 +44,7 @@ def test_one_step_of_gradient_descent_is_the_printed_one():
     wanted[2][i] += rate * (z - reg * b[i])
     wanted[2][j] += rate * (-z - reg * b[j])
 
-    network.loss(torch.tensor([user]), torch.tensor([i]), torch.tensor([[j]]), reg).backward()
+    network.loss(torch.tensor([user]), torch.tensor([[i, j]]), reg).backward()
     torch.optim.SGD(network.parameters(), lr=rate).step()
     found = (network.users, network.items, network.item_bias[:, 0])
     for left, right in zip(found, wanted, strict=True):
@@ -55,11 +55,9 @@ def test_the_loss_is_the_mean_over_triples():
     users, items = tuple("abc"), tuple("uvwxyz")
     ratings = Ratings.from_triples(list(users), list(items[:3])).select(items=items)
     network = BPR(config=BPRConfig(width=4), options=QUICK).training_run(ratings).network
-    users, rated, unrated = torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([[0, 3, 5], [2, 0, 1]])
-    single = [
-        network.loss(users[[k]], rated[[k]], unrated[[k]][:, [c]], 0.2).item() for k in range(2) for c in range(3)
-    ]
-    assert network.loss(users, rated, unrated, 0.2).item() == pytest.approx(np.mean(single), rel=1e-5)
+    users, items = torch.tensor([0, 2]), torch.tensor([[1, 0, 3, 5], [4, 2, 0, 1]])
+    single = [network.loss(users[[k]], items[[k]][:, [0, c]], 0.2).item() for k in range(2) for c in (1, 2, 3)]
+    assert network.loss(users, items, 0.2).item() == pytest.approx(np.mean(single), rel=1e-5)
 
 
 def test_negatives_are_drawn_anew_in_every_batch(planted):

@@ -33,7 +33,7 @@ def trained_with(planted, config, options):
 @torch.no_grad()
 def domains_recognised(run):
     """The domain classifier's accuracy and its cross-entropy, ln 2 = 0.69 at chance."""
-    users = torch.arange(len(run.pair.users))
+    users = torch.arange(len(run.data.users))
     sides = ((run.network.source, run.source, True), (run.network.target, run.target, False))
     features = [(run.network.features(side, rows.batch(users)), first) for side, rows, first in sides]
     right = [((run.network.classifier(vectors) > 0) == first).float().mean() for vectors, first in features]

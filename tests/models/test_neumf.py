@@ -59,10 +59,10 @@ def test_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(planted,
     config = NeuMFConfig(product_width=4, width=8, dropout=0.0, negatives=2, regularisation=0.0)
     run = NeuMF(config=config, options=QUICK).training_run(planted.target)
     drawn = torch.tensor([[5, 9]])
-    monkeypatch.setattr(run.ratings.negatives, "draw", lambda users, count: drawn[:, :count])
-    scores = run.fitted_model().score(run.ratings.user_of[:1].numpy())[0].astype(float)
+    monkeypatch.setattr(run.negatives, "draw", lambda users, count: drawn[:, :count])
+    scores = run.fitted_model().score(run.user_of[:1].numpy())[0].astype(float)
     chance = 1 / (1 + np.exp(-scores))
-    wanted = -(np.log(chance[run.ratings.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
+    wanted = -(np.log(chance[run.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
     assert run.step(torch.tensor([0])).item() == pytest.approx(wanted, rel=1e-5)
     lengths = NeuMF(
         config=NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), options=QUICK

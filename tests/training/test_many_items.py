@@ -10,7 +10,6 @@ from torch.utils._pytree import tree_leaves
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError
 from pricdr.models import PaperCDR
-from pricdr.models import gates as newcomers_module
 from pricdr.models.gates import select_newcomers
 from pricdr.models.methods import paper
 from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers
@@ -112,7 +111,7 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
     ratings = matrix(120, 400, 6)
     ids = tuple(map(str, range(400)))
     inputs = TrainingData(ids[:120], ids, ratings, np.ones((120, 3), np.float32), np.ones(120, bool))
-    monkeypatch.setattr(newcomers_module, "LISTED", 10)
+    monkeypatch.setattr(sampling, "LISTED", 10)
     held_out = select_newcomers(inputs, None, seed=1).held_out
     assert len(held_out) >= 24
     assert held_out.negatives.shape[1] == 99

@@ -17,7 +17,7 @@ from pricdr import __version__
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import BoolArray, HeldOut, set_aside
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputError, ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin
 from pricdr.models.training_data import ReleaseRows
 from pricdr.progress import Progress
@@ -50,6 +50,23 @@ class DataAccess(Enum):
         return {DataAccess.TARGET: "yes", DataAccess.RELEASE: "as the release", DataAccess.PLAINTEXT: "NOT PRIVATE"}[
             self
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of a method: counts are whole numbers of at least 1, shares lie in [0, 1), the rest is zero or more."""
+
+    shares: ClassVar[tuple[str, ...]] = ("dropout", "entry_dropout")
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            given = {setting.name: getattr(self, setting.name)}
+            if setting.name in self.shares:
+                require_share(**given)
+            elif isinstance(setting.default, float):
+                require_not_negative(**given)
+            elif not isinstance(setting.default, bool):
+                require_count(**given)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ CoNet and DDTCDR score pairs of a user and an item with a network (:class:`Paire
 from a row of either domain (:class:`DecodedRun`).
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -17,13 +17,13 @@ from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
-from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
+from pricdr.errors import ParameterError
+from pricdr.models.base import Config, PlaintextMethod, SearchSpace, Trained
 from pricdr.models.fitted import Chosen, FittedModel, Float32Array
 from pricdr.models.interaction import Interaction
-from pricdr.models.methods.networks import SparseTower, TrainingRun, in_blocks, log_odds, train_run
+from pricdr.models.methods.networks import NetworkRun, SparseTower, TrainingRun, in_blocks, log_odds, numbers, train_run
 from pricdr.models.training_data import TrainingData
-from pricdr.training.loop import ScorePairs, TrainingOptions, seeded
+from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import cross_entropy_per_user
 from pricdr.training.rows import Bags, Negatives, SparseRows
 from pricdr.training.run_log import RunLog
@@ -33,46 +33,37 @@ _MASKED: Final = -1e9
 Rows = TypeVar("Rows", bound=SparseRows)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Rival(PlaintextMethod):
     """A method with one network over both domains."""
 
-    options: TrainingOptions = field(default_factory=TrainingOptions)
+    config: Any
+    options: TrainingOptions
+    _run: ClassVar[type[Any]]
 
-    @abstractmethod
     def training_run(self, pair: DomainPair) -> TrainingRun:
         """Return the network for both domains, not trained yet."""
+        run: TrainingRun = self._run(pair, self.config, self.options)
+        return run
 
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         return train_run(self.training_run(pair), self.options, validation=validation, chosen=chosen, log=log)
 
 
-class _RivalRun(ABC, Generic[Rows]):
+class _RivalRun(NetworkRun[DomainPair], Generic[Rows]):
     """A training on what each user rated in both domains."""
 
-    method: ClassVar[str]
-    config: Any
-    network: Any
-
-    def __init__(self, pair: DomainPair, config: object, options: TrainingOptions) -> None:
-        self.pair, self.config, self.device = pair, config, options.torch_device()
-        self.identity = f"{self.method} {config!r} {pair.fingerprint()}"
-        self.source, self.target = self.domain(pair.source), self.domain(pair.target)
-        with seeded(options.seed, self.device):
-            self.network = self.build().to(self.device)
+    def prepare(self) -> None:
+        """Bring both domains to the device."""
+        self.source, self.target = self.domain(self.data.source), self.domain(self.data.target)
 
     @abstractmethod
     def domain(self, ratings: Ratings) -> Rows:
         """Return the ratings of one domain on the device."""
 
-    @abstractmethod
-    def build(self) -> nn.Module:
-        """Return the network as it is before training."""
-
     @property
     def examples(self) -> Tensor:
         """The users with a rating in either domain."""
-        return torch.nonzero(self.known(torch.arange(len(self.pair.users), device=self.device))).squeeze(1)
+        return torch.nonzero(self.known(torch.arange(len(self.data.users), device=self.device))).squeeze(1)
 
     def known(self, users: Tensor) -> Tensor:
         """Return which users have a rating in either domain."""
@@ -82,18 +73,9 @@ class _RivalRun(ABC, Generic[Rows]):
     def user_outputs(self, users: Tensor) -> Tensor:
         """Return what is kept of users in the model, for validation to score with too."""
 
-    def model(self, items: Float32Array, bias: Tensor, **more: Any) -> FittedModel:  # noqa: ANN401 - see TrainingData
-        """Return the model of these item vectors; without an interaction the users' outputs are their vectors."""
-        users = in_blocks(len(self.pair.users), lambda at: self.user_outputs(at).cpu(), self.device).numpy()
-        if "layers" in more:
-            more = {"interaction": Interaction(users, more["parts"], more["layers"])}
-            users = torch.zeros(len(users), 0).numpy()
-        return TrainingData.plaintext(self.pair).model(self.method, users, items, _numbers(bias), **more)
-
-
-def _numbers(tensor: Tensor) -> Float32Array:
-    numbers: Float32Array = tensor.detach().cpu().numpy()
-    return numbers
+    def all_user_outputs(self) -> Float32Array:
+        """Return what is kept of all users."""
+        return in_blocks(len(self.data.users), lambda at: self.user_outputs(at).cpu(), self.device).numpy()
 
 
 class DomainExamples(SparseRows):
@@ -139,9 +121,11 @@ class PairedRun(_RivalRun[DomainExamples]):
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         """Return the network as an interaction; there are no vectors, and the items' log-odds are their bias."""
-        layers = tuple((_numbers(weights), _numbers(bias)) for weights, bias in self.layers())
-        nothing = torch.zeros(len(self.pair.target.items), 0).numpy()
-        return self.model(nothing, self.target.log_odds, parts=_numbers(self.item_parts()), layers=layers)
+        layers = tuple((numbers(weights), numbers(bias)) for weights, bias in self.layers())
+        interaction = Interaction(self.all_user_outputs(), numbers(self.item_parts()), layers)
+        users, items = (torch.zeros(len(ids), 0).numpy() for ids in (self.data.users, self.data.target.items))
+        bias = numbers(self.target.log_odds)
+        return TrainingData.plaintext(self.data).model(self.method, users, items, bias, interaction=interaction)
 
 
 class DecodedRun(_RivalRun[SparseRows]):
@@ -152,9 +136,10 @@ class DecodedRun(_RivalRun[SparseRows]):
         return SparseRows(ratings.matrix, self.device)
 
     @property
-    @abstractmethod
     def last_layer(self) -> nn.Linear:
         """The last layer of the target's decoder: one output per item."""
+        last: nn.Linear = self.network.target.last
+        return last
 
     @abstractmethod
     def decoder_input(self, users: Tensor) -> Tensor:
@@ -173,11 +158,12 @@ class DecodedRun(_RivalRun[SparseRows]):
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
-        return self.model(_numbers(self.last_layer.weight), self.last_layer.bias)
+        items, bias = numbers(self.last_layer.weight), numbers(self.last_layer.bias)
+        return TrainingData.plaintext(self.data).model(self.method, self.all_user_outputs(), items, bias)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoNetConfig:
+class CoNetConfig(Config):
     """What the network is and what it minimises."""
 
     width: int = 64
@@ -190,42 +176,9 @@ class CoNetConfig:
     """Weight of the L1 norm of the cross-connections: above 0 this is SCoNet."""
 
     def __post_init__(self) -> None:
-        require_count(width=self.width, negatives=self.negatives)
+        super().__post_init__()
         if self.width < 4:
             raise ParameterError(f"width must be 4 or more, got {self.width!r}")
-        require_share(dropout=self.dropout)
-        require_not_negative(source=self.source, sparsity=self.sparsity)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoNet(Rival):
-    """NOT PRIVATE. Hu, Zhang and Yang (CIKM 2018): a shared user embedding, and the same Hˡ in both directions.
-
-    The public code trains a source and a target example of *different* users side by side and predicts without the
-    cross terms. Here both sides of an example belong to one user: its own side is a rating or a drawn negative, the
-    other side the mean of the embeddings of what the user rated there (zero where that is nothing), in training as in
-    prediction. A batch is some users with all their ratings in both domains. Two softmax classes are one logit, to
-    which the log-odds of the item alone are added; there is dropout, and no gradient is clipped.
-    """
-
-    name: ClassVar[str] = "conet"
-    summary: ClassVar[str] = "two networks with cross connections"
-    config: CoNetConfig = field(default_factory=CoNetConfig)
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
-    )
-    space: ClassVar[SearchSpace] = {
-        "width": (32, 64, 128),
-        "dropout": (0.0, 0.1, 0.3),
-        "negatives": (1, 4, 8),
-        "source": (0.1, 0.3, 1.0),
-        "learning_rate": (1e-3, 3e-3),
-        "weight_decay": (0.1, 0.3, 1.0),
-    }
-
-    def training_run(self, pair: DomainPair) -> TrainingRun:
-        """Return the network for both domains, not trained yet."""
-        return _CoNetRun(pair, self.config, self.options)
 
 
 class _CoNetSide(nn.Module):
@@ -289,7 +242,7 @@ class _CoNetRun(PairedRun):
     network: _CoNetNetwork
 
     def build(self) -> _CoNetNetwork:
-        return _CoNetNetwork(self.pair, self.config)
+        return _CoNetNetwork(self.data, self.config)
 
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
@@ -334,8 +287,38 @@ class _CoNetRun(PairedRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DDTCDRConfig:
+class CoNet(Rival):
+    """NOT PRIVATE. Hu, Zhang and Yang (CIKM 2018): a shared user embedding, and the same Hˡ in both directions.
+
+    The public code trains a source and a target example of *different* users side by side and predicts without the
+    cross terms. Here both sides of an example belong to one user: its own side is a rating or a drawn negative, the
+    other side the mean of the embeddings of what the user rated there (zero where that is nothing), in training as in
+    prediction. A batch is some users with all their ratings in both domains. Two softmax classes are one logit, to
+    which the log-odds of the item alone are added; there is dropout, and no gradient is clipped.
+    """
+
+    name: ClassVar[str] = "conet"
+    summary: ClassVar[str] = "two networks with cross connections"
+    config: CoNetConfig = field(default_factory=CoNetConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
+    )
+    space: ClassVar[SearchSpace] = {
+        "width": (32, 64, 128),
+        "dropout": (0.0, 0.1, 0.3),
+        "negatives": (1, 4, 8),
+        "source": (0.1, 0.3, 1.0),
+        "learning_rate": (1e-3, 3e-3),
+        "weight_decay": (0.1, 0.3, 1.0),
+    }
+    _run = _CoNetRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDTCDRConfig(Config):
     """What the network is and what it minimises."""
+
+    shares = ("share", "hide", "dropout", "entry_dropout")
 
     width: int = 32
     """Numbers in a user's or an item's vector."""
@@ -351,40 +334,9 @@ class DDTCDRConfig:
     negatives: int = 4
 
     def __post_init__(self) -> None:
-        require_count(width=self.width, hidden=self.hidden, negatives=self.negatives)
+        super().__post_init__()
         if self.hidden < 2:
             raise ParameterError(f"hidden must be 2 or more, got {self.hidden!r}")
-        require_share(share=self.share, hide=self.hide, dropout=self.dropout, entry_dropout=self.entry_dropout)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DDTCDR(Rival):
-    """NOT PRIVATE. Li and Tuzhilin (WSDM 2020), deep dual transfer, which predicts ratings, made to rank.
-
-    score(u, i) = (1 − α) B(u, i) + α A(Xᵀ u, i) + the log-odds of the item alone, and cross-entropy of ratings and
-    drawn negatives for either network. Vectors come from encoders of rows and columns, trained with the rest and not
-    beforehand as auto-encoders. There is one X, orthogonal by construction (the exponential of a skew matrix), and the
-    gradient goes through it; the public code cuts that off, keeps two unrelated bridges and leaves dropout on in
-    evaluation. A user without target ratings is X times its source vector; some users are treated so in training.
-    """
-
-    name: ClassVar[str] = "ddtcdr"
-    summary: ClassVar[str] = "two networks and an orthogonal map between their users"
-    config: DDTCDRConfig = field(default_factory=DDTCDRConfig)
-    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3))
-    space: ClassVar[SearchSpace] = {
-        "width": (16, 32, 64),
-        "hidden": (64, 128, 256),
-        "share": (0.03, 0.1, 0.3),
-        "dropout": (0.1, 0.3, 0.5),
-        "negatives": (1, 4, 8),
-        "learning_rate": (1e-3, 3e-3),
-        "weight_decay": (1e-4, 0.1, 1.0),
-    }
-
-    def training_run(self, pair: DomainPair) -> TrainingRun:
-        """Return the network for both domains, not trained yet."""
-        return _DDTCDRRun(pair, self.config, self.options)
 
 
 class _DDTCDRSide(nn.Module):
@@ -437,7 +389,7 @@ class _DDTCDRRun(PairedRun):
     network: _DDTCDRNetwork
 
     def build(self) -> _DDTCDRNetwork:
-        return _DDTCDRNetwork(self.pair, self.config)
+        return _DDTCDRNetwork(self.data, self.config)
 
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
@@ -516,6 +468,33 @@ class _DDTCDRRun(PairedRun):
         return second, (weights, (1 - share) * own.last.bias + share * other.last.bias)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DDTCDR(Rival):
+    """NOT PRIVATE. Li and Tuzhilin (WSDM 2020), deep dual transfer, which predicts ratings, made to rank.
+
+    score(u, i) = (1 − α) B(u, i) + α A(Xᵀ u, i) + the log-odds of the item alone, and cross-entropy of ratings and
+    drawn negatives for either network. Vectors come from encoders of rows and columns, trained with the rest and not
+    beforehand as auto-encoders. There is one X, orthogonal by construction (the exponential of a skew matrix), and the
+    gradient goes through it; the public code cuts that off, keeps two unrelated bridges and leaves dropout on in
+    evaluation. A user without target ratings is X times its source vector; some users are treated so in training.
+    """
+
+    name: ClassVar[str] = "ddtcdr"
+    summary: ClassVar[str] = "two networks and an orthogonal map between their users"
+    config: DDTCDRConfig = field(default_factory=DDTCDRConfig)
+    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3))
+    space: ClassVar[SearchSpace] = {
+        "width": (16, 32, 64),
+        "hidden": (64, 128, 256),
+        "share": (0.03, 0.1, 0.3),
+        "dropout": (0.1, 0.3, 0.5),
+        "negatives": (1, 4, 8),
+        "learning_rate": (1e-3, 3e-3),
+        "weight_decay": (1e-4, 0.1, 1.0),
+    }
+    _run = _DDTCDRRun
+
+
 def reversed_gradient(vectors: Tensor, strength: float) -> Tensor:
     """Return the vectors as they are; the gradient that comes back is reversed and scaled.
 
@@ -556,7 +535,7 @@ class Adversary(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DARecConfig:
+class DARecConfig(Config):
     """What the network is and what it minimises."""
 
     hidden: int = 200
@@ -572,47 +551,6 @@ class DARecConfig:
     """Weight of predicting the target row from the source row."""
     reversal: float = 1.0
     """How strongly the extractor works against the domain classifier."""
-
-    def __post_init__(self) -> None:
-        require_count(hidden=self.hidden, width=self.width)
-        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
-        require_not_negative(source=self.source, transfer=self.transfer, reversal=self.reversal)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DARec(Rival):
-    """NOT PRIVATE. Yuan, Yao and Benatallah (IJCAI 2019), U-DARec, which predicts ratings, made to rank.
-
-    The squared error of observed ratings becomes cross-entropy over all items of a row. AutoRec's embeddings (with a
-    ReLU) are trained with the rest, not beforehand, and the extractor is one layer. A row trains its own domain's
-    decoder, and a source row the target's too, so that users without target ratings can be scored from their source
-    embedding; the others are scored from their target embedding. The domain classifier ends in one logit where the
-    public code puts a softmax over sigmoids, and dropout, inactive there, acts in training and in training only.
-    Also new here: rows scaled by 1/√(entries), ratings dropped from them, decoders that start at the items' log-odds,
-    and the target, not the source, at full weight. What is beaten is the classifier it plays against: on planted
-    data, one trained afterwards on the finished features still tells the domains apart.
-    """
-
-    name: ClassVar[str] = "darec"
-    summary: ClassVar[str] = "auto-encoders with a domain classifier to be fooled"
-    config: DARecConfig = field(default_factory=DARecConfig)
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3)
-    )
-    space: ClassVar[SearchSpace] = {
-        "width": (32, 64, 128, 200),
-        "dropout": (0.0, 0.3, 0.5),
-        "entry_dropout": (0.3, 0.5, 0.7),
-        "source": (0.01, 0.1, 1.0),
-        "transfer": (0.1, 0.3, 1.0),
-        "reversal": (0.1, 1.0, 10.0),
-        "learning_rate": (5e-4, 1e-3, 2e-3),
-        "weight_decay": (1e-4, 0.1, 1.0),
-    }
-
-    def training_run(self, pair: DomainPair) -> TrainingRun:
-        """Return the network for both domains, not trained yet."""
-        return _DARecRun(pair, self.config, self.options)
 
 
 class _DARecSide(nn.Module):
@@ -677,10 +615,6 @@ class _DARecRun(DecodedRun):
         )
         return loss.mean()
 
-    @property
-    def last_layer(self) -> nn.Linear:
-        return self.network.target.last
-
     def decoder_input(self, users: Tensor) -> Tensor:
         network, in_b = self.network, self.target.counts[users] > 0
         from_a = network.features(network.source, self.source.batch(users))
@@ -690,7 +624,40 @@ class _DARecRun(DecodedRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETLConfig:
+class DARec(Rival):
+    """NOT PRIVATE. Yuan, Yao and Benatallah (IJCAI 2019), U-DARec, which predicts ratings, made to rank.
+
+    The squared error of observed ratings becomes cross-entropy over all items of a row. AutoRec's embeddings (with a
+    ReLU) are trained with the rest, not beforehand, and the extractor is one layer. A row trains its own domain's
+    decoder, and a source row the target's too, so that users without target ratings can be scored from their source
+    embedding; the others are scored from their target embedding. The domain classifier ends in one logit where the
+    public code puts a softmax over sigmoids, and dropout, inactive there, acts in training and in training only.
+    Also new here: rows scaled by 1/√(entries), ratings dropped from them, decoders that start at the items' log-odds,
+    and the target, not the source, at full weight. What is beaten is the classifier it plays against: on planted
+    data, one trained afterwards on the finished features still tells the domains apart.
+    """
+
+    name: ClassVar[str] = "darec"
+    summary: ClassVar[str] = "auto-encoders with a domain classifier to be fooled"
+    config: DARecConfig = field(default_factory=DARecConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3)
+    )
+    space: ClassVar[SearchSpace] = {
+        "width": (32, 64, 128, 200),
+        "dropout": (0.0, 0.3, 0.5),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "source": (0.01, 0.1, 1.0),
+        "transfer": (0.1, 0.3, 1.0),
+        "reversal": (0.1, 1.0, 10.0),
+        "learning_rate": (5e-4, 1e-3, 2e-3),
+        "weight_decay": (1e-4, 0.1, 1.0),
+    }
+    _run = _DARecRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETLConfig(Config):
     """What the network is and what it minimises."""
 
     width: int = 200
@@ -706,45 +673,9 @@ class ETLConfig:
     """How strongly codes are drawn to N(0, I)."""
 
     def __post_init__(self) -> None:
-        require_count(width=self.width)
+        super().__post_init__()
         if self.width < 2:
             raise ParameterError(f"width must be 2 or more, got {self.width!r}")
-        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
-        require_not_negative(source=self.source, equivalence=self.equivalence, adversarial=self.adversarial)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ETL(Rival):
-    """NOT PRIVATE. Chen et al. (TOIS 2023), equivalent transformation learning, on rows of both domains.
-
-    The discriminators are trained in the same step, through a reversed gradient, where the public code alternates two
-    optimisers (and pairs rows with the user ids of an earlier batch when on a CPU); they have sigmoids for ReLUs.
-    Also new here: rows scaled by 1/√(entries), decoders with dropout that start at the items' log-odds, and a weight
-    on what is restored of the source, which the paper counts in full.
-    Everything is summed over items and averaged over users; a domain a user never rated in teaches nothing about it.
-    Users with ratings in the target are scored by their own reconstruction y′, the others by x → y.
-    """
-
-    name: ClassVar[str] = "etl"
-    summary: ClassVar[str] = "auto-encoders joined by an equivalent transformation"
-    config: ETLConfig = field(default_factory=ETLConfig)
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3, weight_decay=1.0)
-    )
-    space: ClassVar[SearchSpace] = {
-        "width": (100, 200, 400),
-        "entry_dropout": (0.3, 0.5, 0.7),
-        "dropout": (0.0, 0.3, 0.6),
-        "source": (0.1, 0.3, 1.0),
-        "equivalence": (0.1, 0.5, 1.0),
-        "adversarial": (0.01, 0.1, 1.0),
-        "learning_rate": (1e-3, 2e-3, 3e-3),
-        "weight_decay": (0.1, 1.0, 2.0),
-    }
-
-    def training_run(self, pair: DomainPair) -> TrainingRun:
-        """Return the network for both domains, not trained yet."""
-        return _ETLRun(pair, self.config, self.options)
 
 
 class _ETLSide(nn.Module):
@@ -818,13 +749,40 @@ class _ETLRun(DecodedRun):
         drawn = discriminator.errors(torch.randn_like(features), first=True, strength=0.0)
         return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
 
-    @property
-    def last_layer(self) -> nn.Linear:
-        return self.network.target.last
-
     def decoder_input(self, users: Tensor) -> Tensor:
         network, in_b = self.network, self.target.counts[users] > 0
         code_a = relu(network.features(network.source, self.source.batch(users), users))
         code_b = relu(network.features(network.target, self.target.batch(users), users))
         hidden: Tensor = network.target.hidden(torch.where(in_b[:, None], code_b, code_a @ network.transform))
         return hidden
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETL(Rival):
+    """NOT PRIVATE. Chen et al. (TOIS 2023), equivalent transformation learning, on rows of both domains.
+
+    The discriminators are trained in the same step, through a reversed gradient, where the public code alternates two
+    optimisers (and pairs rows with the user ids of an earlier batch when on a CPU); they have sigmoids for ReLUs.
+    Also new here: rows scaled by 1/√(entries), decoders with dropout that start at the items' log-odds, and a weight
+    on what is restored of the source, which the paper counts in full.
+    Everything is summed over items and averaged over users; a domain a user never rated in teaches nothing about it.
+    Users with ratings in the target are scored by their own reconstruction y′, the others by x → y.
+    """
+
+    name: ClassVar[str] = "etl"
+    summary: ClassVar[str] = "auto-encoders joined by an equivalent transformation"
+    config: ETLConfig = field(default_factory=ETLConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3, weight_decay=1.0)
+    )
+    space: ClassVar[SearchSpace] = {
+        "width": (100, 200, 400),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "dropout": (0.0, 0.3, 0.6),
+        "source": (0.1, 0.3, 1.0),
+        "equivalence": (0.1, 0.5, 1.0),
+        "adversarial": (0.01, 0.1, 1.0),
+        "learning_rate": (1e-3, 2e-3, 3e-3),
+        "weight_decay": (0.1, 1.0, 2.0),
+    }
+    _run = _ETLRun

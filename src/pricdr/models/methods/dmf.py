@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import require_count, require_share
-from pricdr.models.base import SearchSpace, TargetMethod, Trained
+from pricdr.models.base import Config, SearchSpace, TargetMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel
-from pricdr.models.methods.networks import SparseTower, in_blocks, log_odds, train_run
+from pricdr.models.methods.networks import SparseTower, in_blocks, log_odds, numbers, train_run
+from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions, require_trainable, seeded
 from pricdr.training.losses import mean_cross_entropy, pair_scores
 from pricdr.training.rows import Bags, ItemSample, SparseRows, sample_items
@@ -23,7 +23,7 @@ from pricdr.training.run_log import NO_LOG, RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetStageConfig:
+class TargetStageConfig(Config):
     """Sizes and dropouts of the target's network."""
 
     hidden: int = 500
@@ -33,10 +33,6 @@ class TargetStageConfig:
     """Share of a row's ratings dropped in each batch."""
     other_items: int = 1024
     """Items that a batch is trained on besides those its users rated; they stand for all the rest."""
-
-    def __post_init__(self) -> None:
-        require_count(hidden=self.hidden, width=self.width, other_items=self.other_items)
-        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
 
 
 def target_options() -> TrainingOptions:
@@ -164,20 +160,12 @@ class TargetStage:
         """Return the vectors to multiply by item vectors; zeros without a history, so that popularity decides."""
         return self.network.users(self.history_vectors()) * (self.rows.counts > 0)[:, None]
 
-    def fitted_model(self, method: str = "dmf", users: Ids | None = None) -> FittedModel:
-        """Return the model of the target alone; ``users`` may name more users, who get popular items."""
-        everyone = self.target.users if users is None else users
-        extra_users = len(everyone) - len(self.target.users)
-        return FittedModel(
-            method=method,
-            users=everyone,
-            items=self.target.items,
-            user_vectors=pad(self.user_vectors(), (0, 0, 0, extra_users)).cpu().numpy(),
-            item_vectors=self.item_vectors().detach().cpu().numpy(),
-            item_bias=self.network.item_bias.detach().cpu().numpy(),
-            seen=self.target.select(users=everyone).matrix if extra_users else self.target.matrix,
-            in_release=np.zeros(len(everyone), dtype=bool),
-        )
+    def fitted_model(self, method: str = "dmf", data: TrainingData | None = None) -> FittedModel:
+        """Return the model of the target alone; ``data`` may have more users, who get popular items."""
+        data = data or TrainingData.target_only(self.target)
+        users = pad(self.user_vectors(), (0, 0, 0, len(data.users) - len(self.target.users)))
+        arrays = map(numbers, (users, self.item_vectors(), self.network.item_bias))
+        return data.model(method, *arrays, in_release=np.zeros_like(data.present))
 
 
 @dataclass(frozen=True, kw_only=True)

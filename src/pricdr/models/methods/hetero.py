@@ -14,12 +14,12 @@ from torch.nn.functional import dropout, pad, relu
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import InputError, require_not_negative, require_share
+from pricdr.errors import InputError
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, Trained
 from pricdr.models.fitted import UNTRUSTED, Chosen, FittedModel, Trust
 from pricdr.models.gates import Gates, Newcomers, shows_gain
 from pricdr.models.methods.dmf import TargetNetwork, TargetStage, TargetStageConfig, TwoTowers, target_options
-from pricdr.models.methods.networks import Dropout, SparseTower, dense_tower, in_blocks
+from pricdr.models.methods.networks import Dropout, SparseTower, dense_tower, in_blocks, numbers
 from pricdr.models.training_data import NARROW, ReleaseRows, TrainingData
 from pricdr.training.loop import (
     ScorePairs,
@@ -64,6 +64,8 @@ class AutoEncoder(TargetNetwork):
 class SourceStageConfig(TargetStageConfig):
     """Sizes and dropouts of both networks, and the weights in the source's loss."""
 
+    shares = (*TargetStageConfig.shares, "release_dropout", "narrow_dropout", "plaintext_dropout")
+
     release_dropout: float = 0.5
     """Share of a wide release row's numbers dropped in each batch."""
     narrow_dropout: float = 0.0
@@ -80,15 +82,6 @@ class SourceStageConfig(TargetStageConfig):
     gated: bool = True
     """Let evidence, newcomers and validation decide how far the source is trusted. If false (for ablations), the source
     is trusted fully, and the model may be worse than one of the target alone."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_share(
-            release_dropout=self.release_dropout,
-            narrow_dropout=self.narrow_dropout,
-            plaintext_dropout=self.plaintext_dropout,
-        )
-        require_not_negative(reconstruction=self.reconstruction, alignment=self.alignment)
 
 
 class SourceStage:
@@ -154,10 +147,10 @@ class SourceStage:
         """The configuration and a hash of all training data, including the frozen network."""
         source: Any = self.data.source
         ratings = self.data.ratings
-        numbers = [source.indptr, source.indices] if isinstance(self.source, SparseRows) else [source]
+        rows = [source.indptr, source.indices] if isinstance(self.source, SparseRows) else [source]
         frozen = [weights.cpu().numpy() for weights in self.target_stage.network.state_dict().values()]
         digest = arrays_identity(
-            self.data.present, self.stand_ins.cpu().numpy(), ratings.indptr, ratings.indices, *frozen, *numbers
+            self.data.present, self.stand_ins.cpu().numpy(), ratings.indptr, ratings.indices, *frozen, *rows
         )
         # Gates come after training, so they do not change the network; a joint training adds a word of its own.
         return f"source {replace(self.config, gated=True, joint=False)!r} {digest}"
@@ -222,16 +215,8 @@ class SourceStage:
     def fitted_model(self, method: str, trust: Trust) -> FittedModel:
         """Return both stages folded into plain vectors."""
         used = self.present & torch.where(self.warm, trust.warm > 0, trust.cold > 0)
-        return FittedModel(
-            method=method,
-            users=self.data.users,
-            items=self.data.items,
-            user_vectors=self.user_vectors(trust).cpu().numpy(),
-            item_vectors=self.item_vectors.cpu().numpy(),
-            item_bias=self.target_stage.network.item_bias.detach().cpu().numpy(),
-            seen=self.data.ratings,
-            in_release=used.cpu().numpy(),
-        )
+        arrays = map(numbers, (self.user_vectors(trust), self.item_vectors, self.target_stage.network.item_bias))
+        return self.data.model(method, *arrays, in_release=used.cpu().numpy())
 
     @torch.no_grad()
     def source_alone(self, trust: float) -> Tensor:
@@ -360,7 +345,7 @@ class TwoStageMethod(ReleaseMethod):
         if gates.refused or not self.config.joint:
             train_stage(TARGET_NETWORK, target_stage, validation)
         if gates.refused:
-            trust, model = UNTRUSTED, target_stage.fitted_model(self.name, data.users)
+            trust, model = UNTRUSTED, target_stage.fitted_model(self.name, data)
         else:
             source_stage = self.source_stage(target_stage, data, gates.newcomers)
             if self.config.joint:

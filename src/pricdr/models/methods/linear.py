@@ -17,12 +17,12 @@ from pricdr.data.csr import CSR
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count, require_not_negative, require_positive
+from pricdr.errors import ParameterError, require_positive
 from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import Verdict, compare
 from pricdr.memory import require_memory
-from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
+from pricdr.models.base import Config, PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Float32Array, Trust, Vectors
 from pricdr.models.gates import Gates, Newcomers, shows_gain
 from pricdr.models.methods.networks import log_odds
@@ -66,16 +66,12 @@ CELLS: Final = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItemKNNConfig:
+class ItemKNNConfig(Config):
     """How many neighbours, and how much company they must have kept."""
 
     neighbours: int = 200
     shrinkage: float = 30.0
     """Added to the denominator of the cosine: a pair that met once is not a pair."""
-
-    def __post_init__(self) -> None:
-        require_count(neighbours=self.neighbours)
-        require_not_negative(shrinkage=self.shrinkage)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,18 +1,24 @@
 """What trained methods share: towers over sparse and dense rows, examples, and one network made into a model."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from pricdr.data.pairs import DomainPair
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.models.fitted import Chosen, FittedModel
-from pricdr.training.loop import TrainableNetwork, TrainingOptions, train_network
+from pricdr.models.base import Trained
+from pricdr.models.fitted import Chosen, FittedModel, Float32Array
+from pricdr.training.loop import TrainableNetwork, TrainingOptions, seeded, train_network
 from pricdr.training.rows import Bags
 from pricdr.training.run_log import RunLog
+
+Data = TypeVar("Data", Ratings, DomainPair)
 
 _AT_ONCE: Final = 4096
 """Users or items per block, where all of them go through a tower."""
@@ -90,10 +96,40 @@ class TrainingRun(TrainableNetwork, Protocol):
 
 def train_run(
     run: TrainingRun, options: TrainingOptions, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-) -> tuple[FittedModel, Chosen]:
+) -> Trained:
     """Train a run and return its model, and the epoch that validation chose if there was validation."""
     epochs = chosen.epochs.get(log.network)
     best_epoch = train_network(run, options, validation=validation, epochs=epochs, log=log)
     if validation is not None:
         chosen = Chosen(epochs={log.network: best_epoch})
     return run.fitted_model(), chosen
+
+
+class NetworkRun(ABC, Generic[Data]):
+    """The network of a method that has one, with the ratings and the settings it is trained by."""
+
+    method: ClassVar[str]
+    config: Any
+    network: Any
+
+    def __init__(self, data: Data, config: object, options: TrainingOptions) -> None:
+        self.data: Data = data
+        self.config, self.device = config, options.torch_device()
+        self.identity = f"{self.method} {config!r} {data.fingerprint()}"
+        self.prepare()
+        with seeded(options.seed, self.device):
+            self.network = self.build().to(self.device)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Bring the data to the device."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """Return the network as it is before training."""
+
+
+def numbers(tensor: Tensor) -> Float32Array:
+    """Return a tensor as an array in memory."""
+    array: Float32Array = tensor.detach().cpu().numpy()
+    return array

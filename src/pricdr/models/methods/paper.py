@@ -10,9 +10,8 @@ from torch.nn.functional import normalize
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import require_count, require_not_negative
 from pricdr.memory import require_memory
-from pricdr.models.base import ReleaseMethod, Trained
+from pricdr.models.base import Config, ReleaseMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel, Trust
 from pricdr.models.gates import Gates, Newcomers, shows_gain
 from pricdr.models.methods.networks import SparseTower, TrainingRun, dense_tower, in_blocks, train_run
@@ -29,7 +28,7 @@ _PER_UNIT: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperConfig:
+class PaperConfig(Config):
     """The paper's settings: k → 500 → 200 → 500 → k, towers of the same sizes, α = 100."""
 
     hidden: int = 500
@@ -37,10 +36,6 @@ class PaperConfig:
     alignment: float = 100.0
     gated: bool = True
     """Let evidence and newcomers decide whether the release is used. If false, it always is, as in the paper."""
-
-    def __post_init__(self) -> None:
-        require_count(hidden=self.hidden, width=self.width)
-        require_not_negative(alignment=self.alignment)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from docs._generate import frontier_figure
 from pricdr.errors import plain
-from pricdr.experiments.results import Mean, mean
-from pricdr.experiments.runner import known_results
+from pricdr.experiments import measured
+from pricdr.experiments.outline import outline
+from pricdr.experiments.results import Mean, mean, read
 from pricdr.experiments.spec import Spec, read_specs
 from pricdr.experiments.synthetic_results import read_synthetic
 from pricdr.experiments.synthetic_results import share as synthetic_share
-from pricdr.experiments.tables import results_by_arm, share
 from pricdr.report.paper import paper_table
 
 ROOT: Final = Path(__file__).parents[2]
@@ -37,7 +37,9 @@ class Experiment:
 
     def __init__(self, name: str) -> None:
         self.spec = specs()[name]
-        self.by_arm = results_by_arm(self.spec, known_results(self.spec, ROOT / "results" / f"{name}.jsonl"))
+        self.found = measured.Experiment.of(outline(self.spec), read(ROOT / "results" / f"{name}.jsonl"))
+        runs = {arm.name: sorted(self.found.results_of(arm).items()) for arm in self.found.outline.arms}
+        self.by_arm = {name: [run for _, run in by_seed] for name, by_seed in runs.items()}
 
     @property
     def seeds(self) -> int:
@@ -59,7 +61,7 @@ class Experiment:
 
     def share(self, arm: str) -> Mean:
         """Return what cold users keep of the gain that the ceiling reaches in plaintext."""
-        return share(self.spec, self.by_arm, arm)
+        return self.found.share(self.found.arms[arm]).mean
 
     def curve(self, name: str, stratum: str, metric: str = METRIC) -> dict[float, Mean]:
         """Return the points of a curve, each a mean over seeds."""

@@ -13,7 +13,7 @@ def test_a_page_is_written_and_never_overwritten(here, pricdr):
         done.out
         == f"report.html: 30 runs of 1 experiments, 0 missing, {len((here / 'report.html').read_text()) / 1e6:.1f} MB\n"
     )
-    assert "cold users keep 50" in (here / "report.html").read_text(encoding="utf-8")
+    assert "50\xa0%" in (here / "report.html").read_text(encoding="utf-8")
     again = pricdr("report", "results", "--out", "report.html")
     assert again.code == 2
     assert "exists already" in again.err

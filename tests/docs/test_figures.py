@@ -17,7 +17,7 @@ def test_the_page_of_figures_is_what_the_results_give():
 
 
 def test_a_changed_result_changes_the_page(monkeypatch):
-    monkeypatch.setattr(results, "share", lambda *_: Mean(0.123, 0.01, 5))
+    monkeypatch.setattr(Experiment, "share", lambda *_: Mean(0.123, 0.01, 5))
     assert "| 4 | 12 ± 1 % | 12 ± 1 % | 12 ± 1 % | 12 ± 1 % |" in results.page()
 
 

@@ -6,12 +6,13 @@ from statistics import fmean
 
 import pytest
 
+from pricdr.experiments.measured import Experiment
 from pricdr.experiments.outline import outline, read_outline
-from pricdr.experiments.results import Result, mean, read
+from pricdr.experiments.results import read
 from pricdr.experiments.runner import known_results
 from pricdr.experiments.search import draws, read_trials
-from pricdr.experiments.spec import Spec, read_search, read_specs
-from pricdr.experiments.tables import markdown_report, paired, results_by_arm, share
+from pricdr.experiments.spec import read_search, read_specs
+from pricdr.experiments.tables import markdown_report
 
 ROOT = Path(__file__).parents[2]
 TUNED = ROOT / "specs" / "tuned"
@@ -107,37 +108,37 @@ BARS = {  # share of DDTCDR's gain that cold users keep, in per cent: what a rel
 }
 
 
-def frontier(data: str) -> tuple[Spec, dict[str, list[Result]]]:
+def frontier(data: str) -> Experiment:
     (spec,) = [spec for spec in TABLES if spec.name == f"frontier_{data}"]
-    return spec, results_by_arm(spec, read(ROOT / "results" / f"frontier_{data}.jsonl"))
+    return Experiment.of(outline(spec), read(ROOT / "results" / f"frontier_{data}.jsonl"))
 
 
 @pytest.mark.parametrize(("data", "strategy"), BARS, ids=str)
 def test_the_frontier_reaches_its_bars(data, strategy):
-    spec, by_arm = frontier(data)
+    pair = frontier(data)
     for epsilon, least in BARS[data, strategy].items():
-        assert 100 * share(spec, by_arm, f"{strategy}, ε = {epsilon}").value >= least
+        assert 100 * pair.share(pair.arms[f"{strategy}, ε = {epsilon}"]).value >= least
 
 
 def test_a_worthless_release_is_refused_and_does_no_harm():
     """Shuffled and noisy releases leave the target-only model; the evidence test may take one in thirty for real."""
     accepted = []
     for data in ("movie_music", "electronics_cell", "douban_book_music"):
-        _, by_arm = frontier(data)
-        controls = [name for name in by_arm if name.endswith("(control)")]
-        assert len(controls) == 4
-        for name in controls:
-            accepted += [(data, name, result.seed) for result in by_arm[name] if result.trust != {"warm": 0, "cold": 0}]
+        pair = frontier(data)
+        assert len(pair.controls) == 4
+        for arm in pair.controls:
+            runs = pair.results_of(arm)
+            accepted += [(data, arm.name, seed) for seed, run in runs.items() if run.trust != {"warm": 0, "cold": 0}]
             for stratum, base in (("warm", "DMF"), ("cold", "popularity")):
-                pairs = paired(by_arm[name], by_arm[base], stratum, "NDCG@10")
-                lost = mean(own - other for own, other in pairs)
-                assert lost.value >= -0.005 - 2 * lost.error, (data, name, stratum)
+                lost = (pair.measured(arm, stratum) - pair.measured(pair.arms[base], stratum)).mean
+                assert lost.value >= -0.005 - 2 * lost.error, (data, arm.name, stratum)
     assert len(accepted) <= 2, accepted
 
 
 def test_hetero_is_not_below_the_ridge():
     for data in ("movie_music", "electronics_cell", "douban_book_music"):
-        spec, by_arm = frontier(data)
-        for name in [name for name in by_arm if name.endswith("decoded by ridge")]:
-            plain = name.removesuffix(", decoded by ridge")
-            assert share(spec, by_arm, plain).value >= share(spec, by_arm, name).value
+        pair = frontier(data)
+        for arm in pair.outline.arms:
+            if arm.name.endswith("decoded by ridge"):
+                plain = pair.arms[arm.name.removesuffix(", decoded by ridge")]
+                assert pair.share(plain).value >= pair.share(arm).value

@@ -4,13 +4,21 @@ import pytest
 
 from pricdr.data.pairs import prepare
 from pricdr.data.reading.read import read_ratings, read_ratings_file
-from pricdr.errors import MissingDataError
+from pricdr.errors import InputError, MissingDataError
 from pricdr.experiments.known_files import find_files, read_pair
 from tests import raw_files
 from tests.raw_files import FORMS, KNOWN_COUNTS, Row, counts_in_plain_python, known_pair, random_pair
 
 each_form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 BY_NAME = {form.name: form for form in FORMS}
+
+
+def refusal_of(call):
+    """Call something that must be refused, and return its one line."""
+    with pytest.raises(InputError) as caught:
+        call()
+    assert str(caught.value).isprintable()
+    return str(caught.value)
 
 
 def counted(root, form) -> tuple[int, ...]:
@@ -67,29 +75,29 @@ def test_of_a_repeated_pair_the_latest_counts_where_there_are_times(tmp_path):
         ("header", "7,8,nan", "is not a finite number"),
     ],
 )
-def test_a_bad_row_is_refused_by_its_place(tmp_path, refused, name, line, rule):
+def test_a_bad_row_is_refused_by_its_place(tmp_path, name, line, rule):
     form = BY_NAME[name]
     form.put(tmp_path, *known_pair())
     path = tmp_path / form.folder / form.files[1]
     rows = len(known_pair()[1])
     path.write_text(path.read_text() + line + "\n")
-    message = refused(lambda: read_pair(tmp_path, form.folder, *form.domains))
+    message = refusal_of(lambda: read_pair(tmp_path, form.folder, *form.domains))
     assert str(path) in message
     assert f"row {rows + 1} " in message
     assert rule in message
 
 
-def test_the_order_of_columns_is_never_guessed(tmp_path, refused):
+def test_the_order_of_columns_is_never_guessed(tmp_path):
     """A file in the other order than its name declares is refused, and so is one whose name declares none."""
     for name, other in (("2014", "2018"), ("2018", "2014")):
         swapped = raw_files.Form(name, "amazon", raw_files.AMAZON, BY_NAME[name].files, BY_NAME[other].write)
         swapped.put(tmp_path / name, *known_pair())
-        message = refused(lambda swapped=swapped, name=name: counted(tmp_path / name, swapped))
+        message = refusal_of(lambda swapped=swapped, name=name: counted(tmp_path / name, swapped))
         assert "10 of 10 item ids are not Amazon's" in message
         assert f"by its name it is Amazon {name}, ratings only, with the item in column" in message
     file = tmp_path / "music.csv"
     file.write_text(raw_files.ratings_2014(known_pair()[0]))
-    message = refused(lambda: read_ratings(file))
+    message = refusal_of(lambda: read_ratings(file))
     assert "amazon-2014 (user, item, rating, time) or amazon-2018 (item, user, rating, time)" in message
 
 
@@ -101,14 +109,14 @@ def test_books_have_an_isbn_as_their_product_id(tmp_path):
     assert counted(tmp_path, form) == KNOWN_COUNTS
 
 
-def test_the_header_of_2023_is_no_file_of_2018(tmp_path, refused):
+def test_the_header_of_2023_is_no_file_of_2018(tmp_path):
     BY_NAME["2023"].put(tmp_path, *known_pair())
     (tmp_path / "amazon_2023").rename(tmp_path / "amazon")
-    message = refused(lambda: counted(tmp_path, BY_NAME["2018"]))
+    message = refusal_of(lambda: counted(tmp_path, BY_NAME["2018"]))
     assert "CDs_and_Vinyl.csv: line 1 looks like a header: ['user_id', 'parent_asin', 'rating', 'timestamp']" in message
 
 
-def test_data_that_is_not_there_says_where_to_put_it(tmp_path, refused):
+def test_data_that_is_not_there_says_where_to_put_it(tmp_path):
     with pytest.raises(MissingDataError) as caught:
         find_files(tmp_path, "amazon", "CDs_and_Vinyl", "Books")
     assert str(caught.value) == "data not present: point PRICDR_DATA at it"
@@ -125,14 +133,14 @@ def test_data_that_is_not_there_says_where_to_put_it(tmp_path, refused):
     assert caught.value.detail == "expected films/films.csv"
 
 
-def test_one_file_of_a_domain_and_one_release_of_a_pair(tmp_path, refused):
+def test_one_file_of_a_domain_and_one_release_of_a_pair(tmp_path):
     BY_NAME["2014"].put(tmp_path, *known_pair())
     BY_NAME["2018"].put(tmp_path, *known_pair())
-    message = refused(lambda: counted(tmp_path, BY_NAME["2014"]))
+    message = refusal_of(lambda: counted(tmp_path, BY_NAME["2014"]))
     assert "ratings_CDs_and_Vinyl.csv and CDs_and_Vinyl.csv are all files of CDs_and_Vinyl; keep the one" in message
     (tmp_path / "amazon" / "ratings_CDs_and_Vinyl.csv").unlink()
     (tmp_path / "amazon" / "Books.csv").unlink()
-    message = refused(lambda: counted(tmp_path, BY_NAME["2014"]))
+    message = refusal_of(lambda: counted(tmp_path, BY_NAME["2014"]))
     assert "CDs_and_Vinyl.csv (Amazon 2018, ratings only) and ratings_Books.csv (Amazon 2014, ratings only)" in message
     # Two forms of one release have the same ids.
     BY_NAME["header"].put(tmp_path, *known_pair())
@@ -152,9 +160,9 @@ def test_reviews_of_douban_are_read_by_their_header(tmp_path):
     assert content.repeats.by_time
 
 
-def test_blank_json_lines_are_counted(tmp_path, refused):
+def test_blank_json_lines_are_counted(tmp_path):
     file = tmp_path / "r.jsonl"
     file.write_text('\n{"user": "a", "item": "x", "rating": 1}\n \n{"user": "b", "item": "x", "rating": 1}\n\n')
     assert read_ratings_file(file).dropped == (("blank lines", 3),)
     file.write_text("\n \n")
-    assert "the file is empty" in refused(lambda: read_ratings(file))
+    assert "the file is empty" in refusal_of(lambda: read_ratings(file))

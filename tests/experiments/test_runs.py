@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -35,7 +36,7 @@ from pricdr.experiments.results import (
 from pricdr.experiments.runner import Failure, known_results, missing_runs, run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
 from pricdr.experiments.spec import Spec, require_arms
-from pricdr.experiments.tables import markdown_report, stratum_tables
+from pricdr.experiments.tables import markdown_report
 from pricdr.experiments.tasks import RunContext, Task, load_task, spread
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.accounting import Guarantee, sigma_for
@@ -95,12 +96,12 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
         assert set(result.figures) == {"sampled", "full"}
         assert result.users["cold"] == round(0.25 * (result.users["warm"] + result.users["cold"]))
         assert result.figures["sampled"]["cold"]["HR@10"] >= result.figures["full"]["cold"]["HR@10"]
-    warm, *_, cold = stratum_tables(SPEC, results)
-    assert [row[0] for row in warm.rows] == [arm.name for arm in ARMS]
-    assert "without target history" in cold.title
+    text = markdown_report(SPEC, results)
+    warm, *_, cold = text.split("\n### ")[1:]
+    assert re.findall(r"^\| (\w[ \w]*?) *\| \.", warm, re.MULTILINE) == [arm.name for arm in ARMS]
     values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
-    assert str(mean(values)) in markdown_report(SPEC, results)
-    assert f"run on cpu, version {__version__}." in markdown_report(SPEC, results)
+    assert str(mean(values)) in cold
+    assert f"run on cpu, version {__version__}." in text
     elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
     assert f"cpu; on cuda: {SPEC.arms[-1].name}, version" in markdown_report(SPEC, elsewhere)
 
@@ -111,7 +112,7 @@ def _measured(arm, seed, few):
     return Result(
         spec="toy",
         arm=arm,
-        key="key",
+        key=next((SPEC.key(one) for one in ARMS if one.name == arm), "key"),
         seed=seed,
         figures={"sampled": figures, "full": figures},
         users=users,
@@ -129,13 +130,13 @@ def _measured(arm, seed, few):
 def test_users_with_few_ratings_get_a_table_where_every_run_counted_them():
     runs = [(arm.name, seed) for arm in ARMS for seed in (1, 2)]
     new = [_measured(arm, seed, 4 + seed) for arm, seed in runs]
-    assert [table.title.split(",")[0] for table in stratum_tables(SPEC, new)] == [
+    assert re.findall(r"^### (.*),", markdown_report(SPEC, new), re.MULTILINE) == [
         "30 users with target history (warm)",
         "5 to 6 warm users with 1 to 3 target ratings (few)",
         "10 users without target history (cold)",
     ]
     for old in ([_measured(arm, seed, None) for arm, seed in runs], [_measured(*runs[0], None), *new[1:]]):
-        assert ["(few)" in table.title for table in stratum_tables(SPEC, old)] == [False, False]
+        assert "(few)" not in markdown_report(SPEC, old)
 
 
 def _line(**changes):
@@ -211,7 +212,7 @@ def test_prepared_arrays_that_lead_outside_are_refused(root, tmp_path):
 def test_one_seed_has_no_error_and_a_ceiling_that_gains_nothing_has_no_shares():
     arms = (Arm(name="popularity", method="popularity"), Arm(name="EASE", method="ease"))
     spec = replace(SPEC, seeds=(1,), arms=arms, baseline="popularity", ceiling="EASE")
-    text = markdown_report(spec, [_measured(arm.name, 1, 3) for arm in arms])
+    text = markdown_report(spec, [replace(_measured(arm.name, 1, 3), key=spec.key(arm)) for arm in arms])
     assert "nan" not in text
     assert "±" not in text
     assert text.endswith("one seed; run on cpu, version 1.2.3.\n")
@@ -222,7 +223,8 @@ def test_markdown_shows_names_and_notes_and_obeys_none():
     evil = "a | b\n# <img src=x> [c](d) `e`\x1b[31m\u202e"
     arms = (Arm(name="popularity", method="popularity"), replace(ARMS[1], name=evil))
     spec = replace(SPEC, title=evil, arms=arms, note=f"two\nlines: {evil}", baseline=evil)
-    results = [replace(_measured(arm.name, seed, 3), device=evil) for arm in arms for seed in (1, 2)]
+    runs = [(arm, seed) for arm in arms for seed in (1, 2)]
+    results = [replace(_measured("", seed, 3), key=spec.key(arm), device=evil) for arm, seed in runs]
     text = markdown_report(spec, results)
     assert all(line.isprintable() for line in text.split("\n"))
     for mark in ("<img", "[c]", "`"):

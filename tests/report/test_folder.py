@@ -7,7 +7,8 @@ import pytest
 
 from pricdr.errors import InputError
 from pricdr.evaluation.verdict import Verdict
-from pricdr.report.folder import Access, read_folder
+from pricdr.experiments.measured import Access
+from pricdr.report.folder import read_folder
 from tests.report import made_up
 
 

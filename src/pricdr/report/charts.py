@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pricdr.experiments.measured import STRATA, Access, Experiment, Measurement
 from pricdr.pages import Figure
 from pricdr.pages.charts import WIDTH, chart_figure
-from pricdr.report.folder import STRATA, Access, Experiment
-from pricdr.report.measurements import Measurement
 
 if TYPE_CHECKING:
     import altair as alt

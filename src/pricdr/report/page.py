@@ -1,16 +1,18 @@
 """The report of a results folder on one page: what crosses between two companies, at which ε; then every result.
 
-Sentences are written by hand around figures that are computed; where figures do not tell, the page says so.
+Sentences are written by hand; what figures say, tables say, and whether a release helps is a word in them.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from math import isnan
 from statistics import median
 from typing import Final
 
 from pricdr import __version__
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments import table3
+from pricdr.experiments.measured import STRATA, Access, Experiment, Measurement, number
 from pricdr.experiments.outline import ArmOutline
 from pricdr.experiments.synthetic_results import CONTROLS, read_synthetic, share
 from pricdr.pages import (
@@ -35,8 +37,7 @@ from pricdr.progress import Progress, silent
 from pricdr.release.inspection import Inspection
 from pricdr.release.page import inspection_sections
 from pricdr.report.charts import curve_figures, share_charts
-from pricdr.report.folder import STRATA, SYNTHETIC, TABLE3, Access, Experiment, ResultsFolder
-from pricdr.report.measurements import ABSENT, number
+from pricdr.report.folder import SYNTHETIC, TABLE3, ResultsFolder
 from pricdr.report.paper import METHODS, TASKS, paper_table
 
 FRONTIER: Final = "frontier"
@@ -44,7 +45,15 @@ FRONTIER: Final = "frontier"
 USUAL_EPSILON: Final = 4.0
 """The ε that sentences speak of, where it was measured."""
 METRIC: Final = "NDCG@10 among 99 sampled items"
-WORDS: Final = {Verdict.HELPS: "yes", Verdict.HURTS: "it hurts", Verdict.UNCLEAR: "cannot be told"}
+_ANSWER: Final = (
+    "What a private release is worth to users of another company, in {metric}: with ε = {epsilon:g}, and beside it all "
+    "there is to gain, with the source's ratings in plaintext."
+)
+_CONTROLS: Final = (
+    "{gained} of {of} controls, releases of shuffled ratings or of noise alone, gained for certain; the most that one "
+    "gained is {most}: do not trust gains of that size."
+)
+ABSENT: Final = Cell("–")
 _PAPER_METRICS: Final = ("HR@10", "NDCG@10", "MRR@10")
 
 
@@ -75,7 +84,7 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
 
 
 def lead(folder: ResultsFolder) -> Content:
-    """Return the answer: three sentences, one picture and one table; or what is missing to give one."""
+    """Return the answer, one table and one picture for each pair; or what is missing to give one."""
     pairs = sorted(folder.family(FRONTIER), key=lambda pair: not pair.has_ceiling)
     epsilon = usual_epsilon(pairs)
     if epsilon is None:
@@ -85,9 +94,10 @@ def lead(folder: ResultsFolder) -> Content:
         for at, (pair, chart, words) in enumerate(share_charts(pairs), 1)
     ]
     return [
-        *(sentence for sentence in (_cold(pairs, epsilon), _controls(pairs), _warm(pairs, epsilon)) if sentence),
-        Columns(figures),
+        _ANSWER.format(metric=METRIC, epsilon=epsilon),
         _summary(pairs, epsilon),
+        _controls(pairs),
+        Columns(figures),
         Details("How to read it", [Bullets(_HOW_TO_READ)]),
     ]
 
@@ -105,7 +115,7 @@ _HOW_TO_READ: Final = (
     "plaintext gain for cold users over popularity.",
     "± is one standard error over seeds, [ , ] a 95 % interval over seeds. A seed has a split, a release and a network "
     "of its own, but all draw on the same users and ratings.",
-    "A gain is certain if the 95 % interval of the difference, seed by seed, lies above the best model without a "
+    "A release helps if the 95 % interval of the difference, seed by seed, lies above the best model without a "
     "release and above every control: releases of shuffled ratings, and of noise alone.",
     "The best release is the best on test of those tried, so it is a little lucky; the error of a share leaves out "
     "that of the plaintext gain it is a share of.",
@@ -117,78 +127,16 @@ _HOW_TO_READ_TABLES: Final = (
 )
 
 
-def _listed(parts: Sequence[str]) -> str:
-    """Return parts of a sentence as a list in words.
-
-    >>> _listed(["a", "b", "c"]), _listed(["a"])
-    ('a, b and c', 'a')
-    """
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def _by_verdict(
-    pairs: Sequence[Experiment], stratum: str, epsilon: float
-) -> dict[Verdict, list[tuple[Experiment, ArmOutline]]]:
-    """Return the pairs on which users gain, lose or neither, each with its best private arm at this ε."""
-    found: dict[Verdict, list[tuple[Experiment, ArmOutline]]] = {verdict: [] for verdict in Verdict}
-    for pair in pairs:
-        if arm := pair.best(stratum, epsilon):
-            found[pair.crosses(arm, stratum).verdict].append((pair, arm))
-    return found
-
-
-def _cold(pairs: Sequence[Experiment], epsilon: float) -> str:
-    found = _by_verdict(pairs, "cold", epsilon)
-    kept = [f"{pair.share(arm).percent()} on {pair.title} ({arm.curve})" for pair, arm in found[Verdict.HELPS]]
-    told = []
-    if kept:
-        told.append(
-            f"With a private release at ε = {epsilon:g}, cold users keep {_listed(kept)} of what the source's "
-            f"ratings in plaintext would gain them ({METRIC})."
-        )
-    for verdict, words in (
-        (Verdict.UNCLEAR, "whether cold users gain cannot be told"),
-        (Verdict.HURTS, "cold users lose"),
-    ):
-        if found[verdict]:
-            gains = [
-                f"{pair.title} ({pair.crosses(arm, 'cold').difference.interval_in_words()})"
-                for pair, arm in found[verdict]
-            ]
-            told.append(f"At ε = {epsilon:g}, {words} on {_listed(gains)}.")
-    return " ".join(told)
-
-
 def _controls(pairs: Sequence[Experiment]) -> str:
+    """Return whether anything gained that must not, which would cast doubt on the gains of releases."""
     gains = [gain for pair in pairs for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
     if not gains:
         return "No control was run, so a gain need not be a transfer."
-    gaining = sum(gain.verdict is Verdict.HELPS for gain in gains)
-    most = number(max(gain.value for gain in gains), signed=True)
-    if gaining:
-        return (
-            f"Of {len(gains)} controls, releases of shuffled ratings or noise alone, {gaining} gained as well, up to "
-            f"{most}: do not trust gains of that size."
-        )
-    return f"None of {len(gains)} controls, releases of shuffled ratings or noise alone, gained: at most {most}."
-
-
-def _warm(pairs: Sequence[Experiment], epsilon: float) -> str:
-    words = {
-        Verdict.HELPS: "gain on",
-        Verdict.HURTS: "are better off without a release on",
-        Verdict.UNCLEAR: "gain nothing that could be told on",
-    }
-    told = []
-    for verdict, found in _by_verdict(pairs, "warm", epsilon).items():
-        if found:
-            gains = []
-            for pair, arm in found:
-                _, difference, against = pair.crosses(arm, "warm")
-                against = "" if verdict is Verdict.UNCLEAR else f" against {against}"
-                gains.append(f"{pair.title} ({difference.interval_in_words()}{against})")
-            told.append(f"{words[verdict]} {_listed(gains)}")
-    return f"At ε = {epsilon:g}, warm users {'; they '.join(told)}." if told else ""
+    return _CONTROLS.format(
+        of=len(gains),
+        gained=sum(gain.verdict is Verdict.HELPS for gain in gains),
+        most=number(max(gain.value for gain in gains), signed=True),
+    )
 
 
 def _ceiling_note(pair: Experiment) -> str:
@@ -200,23 +148,41 @@ def _ceiling_note(pair: Experiment) -> str:
 
 
 def _summary(pairs: Sequence[Experiment], epsilon: float) -> Table:
-    """Return what cold users get without a release, with the best private one and in plaintext, by both rankings."""
+    """Return the answer: what users get without a release, with the best private one and in plaintext; and verdicts."""
     columns = [
-        *(Column("data", numeric=False), Column("ranked among", numeric=False)),
-        *(Column("without"), Column(f"ε = {epsilon:g}"), Column("plaintext"), Column("share kept")),
+        *(Column(name, numeric=False) for name in ("data", "users", "ranked among")),
+        *(
+            Column("without"),
+            Column(f"ε = {epsilon:g}"),
+            Column("plaintext", "NOT PRIVATE, for comparison"),
+            Column("share kept"),
+        ),
+        Column("the release", _HOW_TO_READ[3], numeric=False),
     ]
     rows = []
-    for pair in pairs:
-        arm, base = pair.best("cold", epsilon), pair.reference("cold")
-        if arm is None or base is None or pair.ceiling is None:
+    for pair, stratum in ((pair, stratum) for stratum in ("cold", "warm") for pair in pairs):
+        arm, base = pair.best(stratum, epsilon), pair.reference(stratum)
+        if arm is None or base is None:
             continue
+        shown = (base, arm, pair.ceiling)
         for ranking, among in (("sampled", "99 items"), ("full", "all items")):
-            cells = [pair.measured(one, "cold", ranking=ranking).cell() for one in (base, arm, pair.ceiling)]
-            kept = pair.share(arm).share_cell() if ranking == "sampled" else ABSENT
-            if ranking == "sampled" or cells[1] is not ABSENT:
-                rows.append(Row([pair.title, among, *cells, kept]))
-    note = "Without: popularity, all that is known of a cold user. In plaintext: NOT PRIVATE, for comparison."
-    return Table("summary", f"NDCG@10 of cold users, best private release at ε = {epsilon:g}", columns, rows, note)
+            cells = [ABSENT if one is None else _figure(pair.measured(one, stratum, ranking=ranking)) for one in shown]
+            if ranking == "sampled":
+                kept = _share(pair.share(arm)) if stratum == "cold" else ABSENT
+                rows.append(Row([pair.title, stratum, among, *cells, kept, _verdict(pair, arm, stratum)]))
+            elif cells[1] is not ABSENT:
+                rows.append(Row([pair.title, stratum, among, *cells, ABSENT, ABSENT]))
+    note = "Without: popularity for cold users, the best model of the target alone for warm ones."
+    return Table("summary", f"NDCG@10 with the best private release at ε = {epsilon:g}", columns, rows, note)
+
+
+def _verdict(pair: Experiment, arm: ArmOutline, stratum: str) -> Cell:
+    """Return in a word whether a release helps, and what decided it for those who point there."""
+    verdict, difference, against = pair.crosses(arm, stratum)
+    if not difference:
+        return ABSENT
+    hover = [arm.name, f"{difference.interval_in_words()} against {against}"]
+    return Cell(verdict.value, difference.value, hover=hover, strong=verdict is not Verdict.UNCLEAR)
 
 
 def experiment_details(experiment: Experiment, at: int) -> Details:
@@ -239,7 +205,9 @@ def every_arm(experiment: Experiment, id: str) -> Table:
         columns.append(Column(f"NDCG@10, {stratum}", f"{experiment.users(stratum):,} {STRATA[stratum]}"))
         reference = experiment.reference(stratum)
         against = "nothing" if reference is None else reference.name
-        columns.append(Column(f"gains, {stratum}", f"Better than {against} and than every control?", numeric=False))
+        columns.append(
+            Column(f"the release, {stratum}", f"Better than {against} and than every control?", numeric=False)
+        )
     if shares:
         columns.append(Column("share kept", f"Of what {experiment.outline.ceiling} gains for cold users."))
     columns += [Column("full ranking", "NDCG@10 of all users among all items"), Column("HR@10", "Of all users")]
@@ -248,16 +216,38 @@ def every_arm(experiment: Experiment, id: str) -> Table:
     for arm in experiment.outline.arms:
         if not experiment.results_of(arm):
             continue
+        private = Access.of(arm) is Access.PRIVATE
         cells: list[Cell | str] = [arm.name, access_in_words(experiment, arm)]
         for stratum in strata:
             measured = experiment.measured(arm, stratum)
-            cells += [measured.cell(mark=_refusal(experiment, arm, stratum)), _judged(experiment, arm, stratum)]
+            cells += [
+                _figure(measured, _refusal(experiment, arm, stratum)),
+                _verdict(experiment, arm, stratum) if private else ABSENT,
+            ]
         if shares:
-            cells.append(experiment.share(arm).share_cell())
-        cells.append(experiment.measured(arm, "all", ranking="full").cell())
-        cells += [experiment.measured(arm, "all", "HR@10").cell(), _cost(experiment, arm)]
+            cells.append(_share(experiment.share(arm)))
+        cells.append(_figure(experiment.measured(arm, "all", ranking="full")))
+        cells += [_figure(experiment.measured(arm, "all", "HR@10")), _cost(experiment, arm)]
         rows.append(Row(cells))
     return Table(id, f"{experiment.title}, every arm", columns, rows)
+
+
+def _figure(measured: Measurement, mark: str = "") -> Cell:
+    """Return a mean with its standard error, and every seed for those who point at it."""
+    if not measured:
+        return ABSENT
+    error = measured.mean.error
+    seeds = [f"seed {seed}: {number(one, 5)}" for seed, one in sorted(measured.by_seed.items())]
+    return Cell(number(measured.value), measured.value, "" if isnan(error) else f"± {error:.4f}", seeds, mark)
+
+
+def _share(measured: Measurement) -> Cell:
+    """Return the same of a share, in per cent."""
+    if not measured:
+        return ABSENT
+    shown, _, error = measured.percent().removesuffix(" %").partition(" ± ")
+    seeds = [f"seed {seed}: {number(100 * one, 1)} %" for seed, one in sorted(measured.by_seed.items())]
+    return Cell(f"{shown} %", measured.value, f"± {error}" if error else "", seeds)
 
 
 def access_in_words(experiment: Experiment, arm: ArmOutline) -> str:
@@ -271,16 +261,6 @@ def access_in_words(experiment: Experiment, arm: ArmOutline) -> str:
     exact = max((float(one.epsilon) for one in facts if one.epsilon is not None), default=None)
     known = "" if exact is None else f", exact ε = {exact:.3g}"
     return f"{access.value}, nominal ε = {arm.release.epsilon:g}{known}"
-
-
-def _judged(experiment: Experiment, arm: ArmOutline, stratum: str) -> Cell:
-    if Access.of(arm) is not Access.PRIVATE:
-        return ABSENT
-    verdict, difference, against = experiment.crosses(arm, stratum)
-    if not difference:
-        return ABSENT
-    hover = [f"{difference.interval_in_words()} against {against}"]
-    return Cell(WORDS[verdict], difference.value, hover=hover, strong=verdict is not Verdict.UNCLEAR)
 
 
 def _refusal(experiment: Experiment, arm: ArmOutline, stratum: str) -> str:
@@ -351,7 +331,7 @@ def _compared(task: str, method: str, experiment: Experiment | None) -> list[Cel
         cells.append(Cell(f"{paper.figures[metric]:.4f}", mark=paper.contradictions.get(metric, "")))
         measured = None if experiment is None or arm is None else experiment.measured(arm, "all", metric)
         mark = "" if experiment is None or arm is None else _refusal(experiment, arm, "all")
-        cells.append(ABSENT if measured is None else measured.cell(mark=mark))
+        cells.append(ABSENT if measured is None else _figure(measured, mark))
     return cells
 
 

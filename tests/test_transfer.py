@@ -182,13 +182,13 @@ def test_closed_forms_choose_by_items_set_aside_too(pair, release, method):
 
 def test_each_kind_of_method_is_given_what_it_may_see_and_nothing_else(pair, release):
     quick = TrainingOptions(epochs=1, device="cpu")
-    with pytest.raises(ParameterError, match="EASE takes no release"):
+    with pytest.raises(ParameterError, match="ease takes target ratings alone, not a release"):
         transfer(pair.target, release, method=EASE())
-    with pytest.raises(ParameterError, match="HeteroCDR needs a release or the source's ratings"):
+    with pytest.raises(ParameterError, match="hetero takes a release or the source's ratings"):
         transfer(pair.target, method=METHOD)
-    with pytest.raises(ParameterError, match="CoNet needs the source's ratings"):
+    with pytest.raises(ParameterError, match="conet takes the source's ratings, not target"):
         transfer(pair.target, method=CoNet(options=quick))
-    with pytest.raises(ParameterError, match="does not read the source's ratings"):
+    with pytest.raises(ParameterError, match="ridge-release takes a release, not the source's"):
         transfer(pair.target, plaintext_source=pair.source, method=RidgeRelease())
     with pytest.raises(ParameterError, match="not both"):
         transfer(pair.target, release, plaintext_source=pair.source, method=METHOD)

@@ -8,7 +8,7 @@ from typing import Any
 from pricdr.data.ratings import RatingsLike
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
-from pricdr.models.base import Method, PlaintextMethod, ReleaseMethod, TargetMethod
+from pricdr.models.base import DataAccess, Method, PlaintextMethod, ReleaseMethod, TargetMethod
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.models.fitted import Chosen, FittedModel
 from pricdr.progress import Progress
@@ -49,16 +49,15 @@ def transfer(
         method = configure(METHODS.named(method), {})
     if release is not None and plaintext_source is not None:
         raise ParameterError("give a release or a plaintext source, not both")
+    given = DataAccess.TARGET if release is None else DataAccess.RELEASE
+    given = given if plaintext_source is None else DataAccess.PLAINTEXT
+    if given not in method.data_access():
+        accepted = " or ".join(access.value for access in method.data_access())
+        raise ParameterError(f"method {method.name} takes {accepted}, not {given.value}")
     how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
-    if plaintext_source is not None:
-        if not isinstance(method, PlaintextMethod):
-            raise ParameterError(f"{type(method).__name__} does not read the source's ratings")
+    if isinstance(method, PlaintextMethod) and plaintext_source is not None:
         return method.fit_plaintext(target, plaintext_source, **how)
-    if release is not None:
-        if not isinstance(method, ReleaseMethod):
-            raise ParameterError(f"{type(method).__name__} takes no release")
+    if isinstance(method, ReleaseMethod) and release is not None:
         return method.fit(target, release, allow_not_private=allow_not_private, **how)
-    if not isinstance(method, TargetMethod):
-        needs = " or ".join(access.value for access in method.data_access())
-        raise ParameterError(f"{type(method).__name__} needs {needs}")
+    assert isinstance(method, TargetMethod)
     return method.fit(target, **how)

@@ -76,9 +76,7 @@ def test_it_says_what_was_chosen_anew_and_by_what(folder, tmp_path, capsys):
     options = ["--release", folder / "release", "--config", folder / "settings.toml", *QUICK, "--out", tmp_path / "m"]
     assert run(["train", *map(str, (folder / "ratings.parquet", *options))]) == 0
     told = capsys.readouterr().out
-    counts = np.diff(read_ratings(folder / "ratings.parquet").matrix.indptr)
-    expected = f"chosen anew from {(counts > 1).sum()} ratings set aside, seed 3; --like MODEL would carry them over"
-    assert expected in told
+    assert "chosen anew, from ratings set aside; --like MODEL would carry them over" in told
     assert run(["train", str(folder / "ratings.parquet"), "--method", "ease", "--out", str(tmp_path / "e")]) == 0
     assert "anew" not in capsys.readouterr().out  # there was nothing to choose
 

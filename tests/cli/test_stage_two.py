@@ -184,8 +184,8 @@ def test_a_resumed_run_ends_with_the_same_model(parties, tmp_path, monkeypatch):
         (["--release", "plain"], "NOT PRIVATE"),
         (["--release", "strangers"], "another user list"),
         (["--release", "nowhere"], "no such folder"),
-        (["--method", "hetero"], "takes --release or --source"),
-        (["--method", "dmf", "--release", "release"], "takes neither --release nor --source"),
+        (["--method", "hetero"], "hetero takes a release or the source's"),
+        (["--method", "dmf", "--release", "release"], "dmf takes target ratings alone, not a release"),
         (["--epochs", "0"], "epochs"),
     ],
 )

@@ -3,7 +3,6 @@
 import json
 import shutil
 import stat
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,15 +118,3 @@ def test_a_method_without_a_network_to_share_starts_from_none(folder, tmp_path, 
     start = ["--method", "ease", "--start", folder / "alone" / "dmf"]
     assert train(folder, tmp_path / "x", *start, quick=[]) == 2
     assert "method ease has none" in capsys.readouterr().err
-
-
-def test_a_folder_beside_that_cannot_be_looked_into_is_passed_over(folder, tmp_path, monkeypatch):
-    def denied(self):
-        if self.name == "networks":
-            raise PermissionError(13, "Permission denied")
-        return original(self)
-
-    original = Path.lstat
-    (tmp_path / "models" / "theirs").mkdir(parents=True)
-    monkeypatch.setattr(Path, "lstat", denied)
-    assert train(folder, tmp_path / "models" / "mine") == 0

@@ -54,7 +54,9 @@ def test_a_method_is_fitted_by_name():
     assert transfer(SOURCE, method="popularity").method == "popularity"
     with pytest.raises(ParameterError, match="there is no method 'hetreo': hetero,"):
         transfer(SOURCE, method="hetreo")
-    with pytest.raises(ParameterError, match="HeteroCDR needs a release or the source's ratings"):
+    with pytest.raises(
+        ParameterError, match="hetero takes a release or the source's ratings, not target ratings alone"
+    ):
         transfer(SOURCE, method="hetero")
 
 

@@ -1,36 +1,23 @@
 """``pricdr train``: the target party's command."""
 
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
-from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, name_given, refuse_unused_key
-from pricdr.cli.ratings import (
-    FILES,
-    ColumnsOption,
-    DelimiterOption,
-    EncodingOption,
-    FormatOption,
-    FromOption,
-    MostBadRowsOption,
-    QueryOption,
-    RatingsInput,
-    ReadingOptions,
-    SkipBadRowsOption,
-    require_one_stream,
-    require_ratings,
-)
-from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
-from pricdr.cli.starting import StartOption, keep_networks, require_known_epochs, say_found, starting_networks
-from pricdr.errors import LARGEST_SEED, ParameterError
-from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
+from pricdr.errors import LARGEST_SEED, InputError, OutputError, ParameterError
+from pricdr.models.catalogue import FAST, METHODS, configure, method_of, with_preset
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
@@ -38,37 +25,26 @@ if TYPE_CHECKING:
     from pricdr.models.base import Method
     from pricdr.models.fitted import Chosen, FittedModel
     from pricdr.release import Release
+    from pricdr.training.checkpoints import StartingNetworks
+
+_CHECKPOINT: Final = "checkpoint"
+_NETWORKS: Final = "networks"
+"""Where a model folder keeps the networks that other trainings can start from."""
 
 
 class PresetName(StrEnum):
     """The presets that settings start from."""
 
     DEFAULT = "default"
+    FAST = "fast"
     PAPER = "paper"
-
-
-SeedOption: TypeAlias = Annotated[
-    int | None, typer.Option(help="The seed of the training.  [default: 0]", min=0, max=LARGEST_SEED)
-]
-TrainingDeviceOption: TypeAlias = Annotated[
-    DeviceName | None, typer.Option(help="auto uses a GPU if there is one.  [default: auto]")
-]
-ResumeOption: TypeAlias = Annotated[
-    bool, typer.Option("--resume", help="Continue where a stopped run of the same --out ended.")
-]
-AllowUnverifiedOption: TypeAlias = Annotated[
-    bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
-]
-AllowNotPrivateOption: TypeAlias = Annotated[
-    bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
-]
 
 
 def train(
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
     data: Annotated[
         Path | None,
-        typer.Argument(help=f"A split folder (to measure), or the target's ratings (to recommend): {FILES}."),
+        typer.Argument(help=f"A split folder (to measure), or the target's ratings (to recommend): {reading.FILES}."),
     ] = None,
     release: Annotated[Path | None, typer.Option(help="A release folder of the source party.")] = None,
     source: Annotated[
@@ -83,30 +59,49 @@ def train(
             "module:Class.  [default: hetero with a release or source, dmf without]",
         ),
     ] = None,
-    preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.  [default: default]")] = None,
-    like: LikeOption = None,
-    start: StartOption = None,
+    preset: Annotated[
+        PresetName | None,
+        typer.Option(help="Settings to start from; fast is for a first look.  [default: default]"),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(help="Of ratings: a measured model, whose method, settings, epochs and trust are carried over."),
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help="A model of the same data and settings, whose network is used again.  [default: one beside --out]"
+        ),
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="The most passes over the data.", max=1_000_000)] = None,
-    seed: SeedOption = None,
-    device: TrainingDeviceOption = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The seed of the training.  [default: 0]", min=0, max=LARGEST_SEED)
+    ] = None,
+    device: Annotated[DeviceName | None, typer.Option(help="auto uses a GPU if there is one.  [default: auto]")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
-    resume: ResumeOption = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue where a stopped run of the same --out ended.")
+    ] = False,
     public_key: PublicKeyOption = None,
     revocations: RevocationsOption = None,
-    allow_unverified: AllowUnverifiedOption = False,
-    allow_not_private: AllowNotPrivateOption = False,
+    allow_unverified: Annotated[
+        bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
+    ] = False,
+    allow_not_private: Annotated[
+        bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
+    ] = False,
     threshold: Annotated[
         float | None, typer.Option(help="For files of ratings: count only rows rated at least this.")
     ] = None,
-    source_address: FromOption = None,
-    query: QueryOption = None,
-    columns: ColumnsOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    format: FormatOption = None,
-    skip_bad_rows: SkipBadRowsOption = False,
-    most_bad_rows: MostBadRowsOption = None,
+    source_address: reading.FromOption = None,
+    query: reading.QueryOption = None,
+    columns: reading.ColumnsOption = None,
+    delimiter: reading.DelimiterOption = None,
+    encoding: reading.EncodingOption = None,
+    format: reading.FormatOption = None,
+    skip_bad_rows: reading.SkipBadRowsOption = False,
+    most_bad_rows: reading.MostBadRowsOption = None,
 ) -> None:
     """Train a recommender on the target's ratings, with or without a release.
 
@@ -120,139 +115,139 @@ def train(
     """
     with working("starting"):  # torch is slow to load
         from pricdr._transfer import transfer
-    from pricdr.files import require_absent
+    from pricdr.files import new_folder, require_absent
+    from pricdr.models.folder import write_model
     from pricdr.training.run_log import RunLog
 
-    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
-    rows = require_ratings(data, source_address, query, "DATA")
-    given = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
-    measured = None if like is None else read_measured(like, is_split(rows), given, release, source, public_key)
-    _require_file(rows, source, threshold, reading)
-    flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
-    own = _configured(method, preset, config, release, source) if measured is None else measured.method
-    configured = _with_flags(own, flags)
+    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    rows = reading.require_ratings(data, source_address, query, "DATA")
+    reading.require_one_stream(rows, source)
+    on_split = isinstance(rows, Path) and (rows / "split.json").is_file()
+    if on_split and source is None and (threshold is not None or how.given()):
+        given = "--threshold" if threshold is not None else how.given()[0]
+        raise ParameterError(f"{given} is for files of ratings: a split was made with its own")
+    carried = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
+    measured = None if like is None else _measured(like, on_split, carried, release, source, public_key)
+    default = "hetero" if release or source else "dmf"
+    configured = _configured(method or default, preset, config) if measured is None else method_of(measured)
+    configured = _with_flags(configured, epochs=epochs, seed=seed, device=device and device.value, bf16=bf16 or None)
     require_absent(out)
     received = _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
-    warn_of_another_release(measured, received)
-    ratings, validation = _data(rows, reading, threshold)
-    plaintext = None if source is None else _source(source, reading, threshold)
+    if measured is not None and measured.origin and received and received.sha256() != measured.origin.release:
+        warn(f"this is not the release that {like} was measured with: its trust is carried over anyway")
+    ratings, validation = _data(rows, on_split, how, threshold)
+    plaintext = None
+    if source is not None:
+        warn("the source is read in plaintext: this model is NOT PRIVATE")
+        plaintext = how.read_some(source, threshold).ratings.positives()
     if received is not None:
         _say_coverage(ratings, received)
-    require_known_epochs(start, chooses_anew=validation is None and measured is None)
-    fit = partial(
-        transfer,
-        ratings,
-        received,
-        method=configured,
-        plaintext_source=plaintext,
-        validation=validation,
-        chosen=None if measured is None else measured.chosen,
-        allow_not_private=allow_not_private,
+    if start is not None and validation is None and measured is None:
+        raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
+    hidden = out.with_name(f".{out.name}.training")
+    networks = _networks(start, out, hidden, configured)
+    described = (
+        f"{configured.name} on {'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
     )
-    resumable = ResumableRun(out, f"{configured.name} on {_described(ratings, validation)}")
-    networks = starting_networks(start, resumable, configured)
-    with resumable.begun(resume=resume):
+    with _resumable(hidden, described, resume=resume):
         with progress_bar() as progress:
-            model = fit(log=RunLog(file=resumable.log, checkpoints=networks, progress=progress))
-        _write(model, out, resumable)
-    say_found(networks)
+            model = transfer(
+                ratings,
+                received,
+                method=configured,
+                plaintext_source=plaintext,
+                validation=validation,
+                chosen=None if measured is None else measured.chosen,
+                allow_not_private=allow_not_private,
+                log=RunLog(file=hidden / "log.jsonl", checkpoints=networks, progress=progress),
+            )
+        with new_folder(out, private=True) as staging:
+            write_model(staging, model)
+            shutil.copyfile(hidden / "log.jsonl", staging / "log.jsonl")
+            if any((hidden / _NETWORKS).iterdir()):
+                shutil.copytree(hidden / _NETWORKS, staging / _NETWORKS)
+    for file in networks.reused:
+        say(f"not trained again: the network of the same data and settings in {file.parent.parent}")
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
-    _say_chosen_anew(model.chosen, ratings, configured, anew=measured is None and validation is None)
+    if validation is not None and received is not None:
+        _say_beside_ridge(model, ratings, received, validation)
+    elif validation is None and measured is None and model.chosen.facts():
+        say("chosen anew, from ratings set aside; --like MODEL would carry them over from a measured model")
     say(f"trained {model!r}", f"to {out}")
 
 
-def _write(model: "FittedModel", out: Path, resumable: ResumableRun) -> None:
-    """Write the model folder, with the log and the networks that other trainings can start from."""
-    from pricdr.files import new_folder
-    from pricdr.models.folder import write_model
+def _data(
+    rows: reading.RatingsInput, on_split: bool, how: reading.ReadingOptions, threshold: float | None
+) -> "tuple[Ratings, HeldOut | None]":
+    """Return what to train on: a split with its validation items, or all ratings."""
+    from pricdr.data.splits import load_split
 
-    with new_folder(out, private=True) as staging:
-        write_model(staging, model)
-        resumable.copy_log(staging / "log.jsonl")
-        keep_networks(resumable, staging)
-
-
-def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:
-    """Describe the training data, so that a training is never resumed on other data."""
-    return f"{'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
+    if not on_split:
+        # Without unrated items, as in a split: a deployed model has the same catalogue as a measured one.
+        return how.read_some(rows, threshold).ratings.positives().rated(), None
+    with working(f"reading {rows}"):
+        split = load_split(Path(str(rows)))
+    return split.train, split.validation
 
 
-def _say_chosen(chosen: "Chosen", how: str) -> None:
-    """Say what was chosen and how, or why nothing was."""
-    if chosen.not_chosen:
-        warn(f"no ratings were set aside to choose by, so defaults apply (every epoch is trained): {chosen.not_chosen}")
-    if chosen.epochs:
-        say(f"epochs {how}: " + ", ".join(f"{network} {epoch}" for network, epoch in chosen.epochs.items()))
-    if chosen.settings:
-        say(f"settings {how}: " + ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items()))
-    if chosen.trust is not None:
-        say(f"trust {how}: {chosen.trust.warm:.0%} for warm users and {chosen.trust.cold:.0%} for cold ones")
-
-
-def _say_chosen_anew(chosen: "Chosen", ratings: "Ratings", method: "Method", *, anew: bool) -> None:
-    """Say what a training on all ratings chose by: a measured model may have been trained differently."""
-    from pricdr.models.base import ratings_to_choose_by
-
-    if not anew or chosen.not_chosen or not (chosen.epochs or chosen.settings or chosen.trust is not None):
-        return
-    seed = 0 if method.options is None else method.options.seed
-    say(
-        f"chosen anew from {ratings_to_choose_by(ratings):,} ratings set aside, seed {seed}; "
-        "--like MODEL would carry them over from a measured model"
-    )
-
-
-def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:
-    """Refuse inputs that a method does not take, before anything is read."""
-    from pricdr.models.base import DataAccess
-
-    if release is not None and source is not None:
-        raise ParameterError("give --release or --source, not both")
-    given = DataAccess.RELEASE if release else DataAccess.PLAINTEXT if source else DataAccess.TARGET
-    accepted = method_class(name).data_access()
-    if given not in accepted:
-        flags = {
-            DataAccess.TARGET: "neither --release nor --source",
-            DataAccess.RELEASE: "--release",
-            DataAccess.PLAINTEXT: "--source",
-        }
-        raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in accepted)}")
-
-
-def _require_file(data: RatingsInput, source: Path | None, threshold: float | None, reading: ReadingOptions) -> None:
-    require_one_stream(data, source)
-    if is_split(data) and source is None:
-        if threshold is not None:
-            raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
-        if given := reading.given():
-            raise ParameterError(f"{given[0]} is for files of ratings: a split has its own")
-
-
-def _configured(
-    method: str | None, preset: PresetName | None, config: Path | None, release: Path | None, source: Path | None
-) -> "Method":
-    """Return the method with its defaults and the settings of the configuration file."""
+def _configured(method: str, preset: PresetName | None, config: Path | None) -> "Method":
+    """Return the method with the settings of the preset, and those of the configuration file before them."""
     from pricdr.data.toml_files import read_toml
 
-    default = "dmf" if release is None and source is None else "hetero"
-    name = with_preset(name_given(METHODS, method) if method else default, preset or PresetName.DEFAULT)
-    _require_inputs(name, release, source)
-    settings = {} if config is None else read_toml(config)
+    own = {} if config is None else read_toml(config)
+    named = name_given(METHODS, method)
     try:
-        return configure(name, settings)
+        if preset is PresetName.FAST:
+            return configure(named, {**FAST, **own})
+        return configure(with_preset(named, preset or PresetName.DEFAULT), own)
     except ParameterError as error:
-        raise ParameterError(f"{config}: {error}" if settings else str(error)) from error
+        raise ParameterError(f"{config}: {error}" if own else str(error)) from error
 
 
-def _with_flags(method: "Method", flags: dict[str, int | str | bool | None]) -> "Method":
-    """Return the method with the options that were given on the command line."""
-    given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+def _with_flags(method: "Method", **flags: Any) -> "Method":  # noqa: ANN401 - training options
+    """Return the method with the training options of the command line; a closed form has no seed and no device."""
+    flags = {name: value for name, value in flags.items() if value is not None}
     if method.options is not None:
-        return replace(method, options=replace(method.options, **given))
-    if "epochs" in given:
+        return replace(method, options=replace(method.options, **flags))
+    if "epochs" in flags:
         raise ParameterError(f"--method {method.name} is not trained in epochs")
-    return method  # a closed form has no seed and no device
+    return method
+
+
+def _measured(
+    folder: Path,
+    on_split: bool,
+    given: Mapping[str, object],
+    release: Path | None,
+    source: Path | None,
+    public_key: Path | None,
+) -> "FittedModel":
+    """Return the model that --like names, if it has seen the same kinds of data: nothing was chosen for others.
+
+    ``given`` are options that say what is carried over; none may have a value.
+    """
+    from pricdr.models.base import ReleaseMethod
+    from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
+
+    if on_split:
+        raise ParameterError("--like is for training on all ratings: on a split, validation chooses")
+    if contradicting := [option for option, value in given.items() if value is not None]:
+        raise ParameterError(f"--like carries the method and its settings over: remove {', '.join(contradicting)}")
+    model = FittedModel.load(folder, public_key=public_key)
+    assert model.origin is not None  # a folder always says
+    for option, what, used, path in (
+        ("--release", "a release", model.origin.release is not None, release),
+        ("--source", "the source's ratings", model.origin.plaintext_source, source),
+    ):
+        if used and path is None:
+            raise ParameterError(f"{folder} was trained with {what}: give {option} too")
+        if path is not None and not used:
+            raise ParameterError(f"{folder} was trained without {what}: remove {option}, or measure a model with it")
+    method = method_of(model)
+    if model.chosen == NOTHING_CHOSEN and (method.options is not None or isinstance(method, ReleaseMethod)):
+        raise InputError(f"{folder} does not record what was chosen when it was trained: train and measure it again")
+    return model
 
 
 def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "Release | None":
@@ -271,6 +266,73 @@ def _received(folder: Path | None, public_key: Path | None, *, allow_unverified:
         return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
+def _networks(start: Path | None, out: Path, hidden: Path, method: "Method") -> "StartingNetworks":
+    """Return the checkpoints of a run that starts from the networks in ``start``, or in any folder beside the model."""
+    from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks, StartingNetworks
+
+    if start is not None and not method.starts_others:
+        raise ParameterError(f"--start is for networks that others share: method {method.name} has none")
+    earlier = sorted(filter(_is_own, out.parent.glob(f"*/{_NETWORKS}"))) if start is None else [start / _NETWORKS]
+    return StartingNetworks(
+        checkpoints=CheckpointFiles(hidden / _CHECKPOINT),
+        names=method.starts_others,
+        earlier=[FinishedNetworks(folder) for folder in earlier],
+        kept=FinishedNetworks(hidden / _NETWORKS),
+        required=None if start is None else str(start),
+    )
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether nobody else could have put this folder there."""
+    with suppress(OSError):
+        found = folder.lstat()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return False
+
+
+@contextmanager
+def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
+    """Keep a hidden folder for checkpoints and the log while training; afterwards only if it can be resumed.
+
+    Args:
+        hidden: the folder, beside the model.
+        described: method and data, so that a training is never resumed as another one, whose checkpoints it would lose.
+        resume: whether to go on with what is there.
+    """
+    made = [parent for parent in hidden.parents if not parent.exists()]
+    resumes = resume and any(hidden.glob(f"{_CHECKPOINT}*"))
+    if resume and not resumes:
+        warn("there is nothing to resume: training starts from the beginning")
+    try:
+        if not resumes:
+            shutil.rmtree(hidden, ignore_errors=True)
+            for folder in (hidden, hidden / _NETWORKS):  # what is learnt from ratings is for their owner alone
+                folder.mkdir(parents=True, mode=0o700)
+            (hidden / "log.jsonl").touch()
+            (hidden / "run.txt").write_text(described, encoding="utf-8")
+        for path in (hidden, *hidden.rglob("*")):
+            # The log is appended to and copied into the model, and a link could lead anywhere.
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                raise InputError(f"{path} is not a plain file: train without --resume")
+        if (previous := (hidden / "run.txt").read_text(encoding="utf-8", errors="replace")) != described:
+            raise InputError(f"{hidden} was left by {previous:.1000}, not by {described}: train without --resume")
+    except OSError as error:
+        raise OutputError(f"cannot use {hidden}: {error.strerror or error}") from error
+    kept = False
+    try:
+        yield
+    except BaseException:
+        if kept := any(hidden.glob(f"{_CHECKPOINT}*")):
+            warn(f"the epochs so far are kept in {hidden}: continue with --resume")
+        raise
+    finally:
+        if not kept:
+            shutil.rmtree(hidden, ignore_errors=True)
+            for parent in made:
+                with suppress(OSError):  # not empty: the model is there by now
+                    parent.rmdir()
+
+
 def _say_coverage(ratings: "Ratings", release: "Release") -> None:
     """Say how many users the release covers, before training starts."""
     from pricdr.models.training_data import Coverage
@@ -281,19 +343,26 @@ def _say_coverage(ratings: "Ratings", release: "Release") -> None:
         warn(f"that is few: {coverage.examples()}")
 
 
-def _data(path: RatingsInput, reading: ReadingOptions, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
-    """Return what to train on: a split with its validation items, or all ratings."""
-    from pricdr.data.splits import load_split
-
-    if isinstance(path, Path) and is_split(path):
-        with working(f"reading {path}"):
-            split = load_split(path)
-        return split.train, split.validation
-    # Without unrated items, as in a split: a deployed model has the same catalogue as a measured one.
-    return reading.read_some(path, threshold).ratings.positives().rated(), None
+def _say_chosen(chosen: "Chosen", how: str) -> None:
+    """Say what was chosen and how, or why nothing was."""
+    if chosen.not_chosen:
+        warn(f"no ratings were set aside to choose by, so defaults apply (every epoch is trained): {chosen.not_chosen}")
+    for name, value in chosen.facts().items():
+        say(f"{name} {how}: {value}")
 
 
-def _source(path: Path, reading: ReadingOptions, threshold: float | None) -> "Ratings":
-    """Return the source's ratings in plaintext, which is NOT PRIVATE."""
-    warn("the source is read in plaintext: this model is NOT PRIVATE")
-    return reading.read_some(path, threshold).ratings.positives()
+def _say_beside_ridge(model: "FittedModel", target: "Ratings", release: "Release", validation: "HeldOut") -> None:
+    """Say what a linear decoder makes of the same release: a badly trained network can hide what a release holds."""
+    from pricdr.evaluation.verdict import Verdict
+    from pricdr.models import compare_with_ridge
+
+    if model.method == "ridge-release":
+        return
+    with working("comparing with ridge-release"):
+        compared = compare_with_ridge(model, target, release, validation)
+    for one in compared:
+        figures = f"NDCG@10 {one.model:.4f} on validation for {one.stratum} users, ridge-release {one.ridge:.4f}"
+        if one.ridge_helps is Verdict.HELPS:
+            warn(f"{figures}: the release holds more than {model.method} made of it; tune it, or use ridge-release")
+        else:
+            say(figures)

@@ -288,8 +288,3 @@ class PlaintextMethod(Method):
     @abstractmethod
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         """Train once, see :class:`TargetMethod`."""
-
-
-def ratings_to_choose_by(target: Ratings) -> int:
-    """Return how many ratings ``fit`` sets aside to choose by: one of every user with two or more."""
-    return int((np.diff(target.matrix.indptr) > 1).sum())

@@ -63,6 +63,8 @@ def _require_method(kind: Any) -> None:  # noqa: ANN401 - whatever a package off
 METHODS: Final["Registry[Method]"] = Registry("method", group="pricdr.methods", own=_OWN, check=_require_method)
 """Our methods, and those that installed packages offer (entry points in the group ``pricdr.methods``)."""
 
+FAST: Final[Settings] = {"epochs": 60, "patience": 5, "patience_steps": 40}
+"""Settings for a first look at any method that is trained in epochs."""
 _PRESETS: Final[Mapping[str, Mapping[str, str]]] = {"hetero": {"paper": "hetero-paper"}}
 
 

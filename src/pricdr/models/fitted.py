@@ -58,6 +58,17 @@ class Chosen:
     not_chosen: str = ""
     """Why nothing could be set aside to choose by; empty where it could, or where nothing was to be chosen."""
 
+    def facts(self) -> dict[str, str]:
+        """Return what was chosen, in words."""
+        facts = {}
+        if self.epochs:
+            facts["epochs"] = ", ".join(f"{network} {epoch:,}" for network, epoch in self.epochs.items())
+        if self.settings:
+            facts["settings"] = ", ".join(f"{name} {value:g}" for name, value in self.settings.items())
+        if self.trust is not None:
+            facts["trust"] = "{:.0%} for warm users and {:.0%} for cold ones".format(*self.trust)
+        return facts
+
 
 NOTHING_CHOSEN = Chosen()
 
@@ -344,8 +355,10 @@ def fitted_html(model: "FittedModel") -> str:
         "of them in the source": f"{int(np.count_nonzero(model.in_release)):,}",
         "items": f"{len(model.items):,}",
         **({} if model.origin is None else _trained_on(model.origin)),
-        **_chosen(model.chosen),
+        **model.chosen.facts(),
     }
+    if model.chosen.not_chosen:
+        facts["nothing chosen"] = model.chosen.not_chosen
     if model.summary is not None:
         facts["training ratings"] = "not in it: it was exported without them"
     plaintext = model.origin is not None and model.origin.plaintext_source
@@ -360,16 +373,3 @@ def _trained_on(origin: "Origin") -> dict[str, str]:
         return {"trained on": "target ratings alone"}
     signed = "nobody that was checked" if origin.release_signed_by is None else origin.release_signed_by
     return {"trained on": "target ratings and a release", "release signed by": signed}
-
-
-def _chosen(chosen: "Chosen") -> dict[str, str]:
-    facts = {}
-    if chosen.epochs:
-        facts["epochs"] = ", ".join(f"{network} {epoch:,}" for network, epoch in chosen.epochs.items())
-    if chosen.settings:
-        facts["settings chosen"] = ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items())
-    if chosen.trust is not None:
-        facts["trust in the source"] = "{:.0%} for warm users, {:.0%} for cold ones".format(*chosen.trust)
-    if chosen.not_chosen:
-        facts["nothing chosen"] = chosen.not_chosen
-    return facts

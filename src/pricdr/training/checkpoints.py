@@ -16,7 +16,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from pricdr.errors import InputError
-from pricdr.files import replace_file
+from pricdr.files import PRIVATE, replace_file
 from pricdr.untrusted import Folder
 
 Weights = dict[str, Tensor]
@@ -97,7 +97,8 @@ class Checkpoint:
             tensors |= {f"network/{name}": value for name, value in network.state_dict().items()}
             for index, slots in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in slots.items()}
-        replace_file(self.path, _chunks(tensors, {"fingerprint": self.fingerprint}))
+        # Learnt from ratings: for their owner alone.
+        replace_file(self.path, _chunks(tensors, {"fingerprint": self.fingerprint}), mode=PRIVATE)
 
     def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> State:
         """Load the file into network and optimiser and return its state; a fresh state if there is no file."""

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 LARGEST_SEED: Final = 2**63 - 1
 LARGEST_SCALE: Final = 1e15
@@ -185,16 +185,8 @@ class VerificationError(PriCDRError):
     exit_code = 1
 
 
-class Rule(Protocol):
-    """Refuses arguments, given by their names, that are outside of a rule: :class:`ParameterError`."""
-
-    def __call__(self, **named: float) -> None:
-        """Check all of them."""
-        ...
-
-
-def _rule(holds: Callable[[Any], bool], rule: str) -> Rule:
-    """Return a check that refuses what it does not hold for.
+def _rule(holds: Callable[[Any], bool], rule: str) -> Callable[..., None]:
+    """Return a check that refuses arguments, given by their names, that it does not hold for.
 
     >>> require_positive(epsilon=4.0)
     >>> require_positive(epsilon=-1.0)

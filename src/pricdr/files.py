@@ -3,6 +3,7 @@
 import errno
 import glob
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -19,26 +20,7 @@ except ImportError as error:
     raise ImportError(POSIX_ONLY) from error
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
-_REMOTE_SCHEMES: Final = frozenset(
-    {
-        "abfs",
-        "abfss",
-        "adl",
-        "az",
-        "ftp",
-        "gcs",
-        "gs",
-        "hdfs",
-        "http",
-        "https",
-        "s3",
-        "s3a",
-        "s3n",
-        "sftp",
-        "wasb",
-        "wasbs",
-    }
-)
+_REMOTE: Final = re.compile("abfss?|adl|az|ftp|gcs|gs|hdfs|https?|s3[an]?|sftp|wasbs?", re.IGNORECASE)
 """URL schemes of files on other machines."""
 _in_use: set[Path] = set()
 """The staging paths that this process is using now."""
@@ -55,7 +37,7 @@ def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
     pricdr.errors.InputError: s3://bucket/r: s3:// is not supported, only files on this machine: copy it, or mount it
     """
     scheme, *rest = path.parts or ("",)
-    if scheme[:-1].lower() in _REMOTE_SCHEMES and scheme.endswith(":") and not os.path.lexists(scheme):
+    if scheme.endswith(":") and _REMOTE.fullmatch(scheme[:-1]) and not os.path.lexists(scheme):
         address = f"{scheme}//{'/'.join(rest)}"
         raise error(f"{address}: {scheme}// is not supported, only files on this machine: copy it, or mount it")
 

@@ -44,11 +44,7 @@ def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 
 def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
     """Return the private key in a PEM file, which must be for its owner alone."""
-    content = _read(path)
-    try:
-        key = load_pem_private_key(content, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path} holds no usable private key (expected an unencrypted Ed25519 key in PEM)") from error
+    key = _read_key(path, "private key", "an unencrypted")
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"{path} holds a private key of another kind; Ed25519 is needed")
     require_private_file(Path(path))  # last: chmod is no advice for a file that holds no key
@@ -57,14 +53,22 @@ def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
 
 def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
     """Return the public key in a PEM file."""
-    content = _read(path)
-    try:
-        key = load_pem_public_key(content)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path} holds no usable public key (expected an Ed25519 key in PEM)") from error
+    key = _read_key(path, "public key", "an")
     if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"{path} holds a public key of another kind; Ed25519 is needed")
     return key
+
+
+def _read_key(path: str | os.PathLike[str], what: str, expected: str) -> object:
+    try:
+        content = read_bounded(Path(path), limit=_LARGEST_KEY)
+        return load_pem_private_key(content, None) if what == "private key" else load_pem_public_key(content)
+    except OSError as error:
+        raise InputFileError(f"cannot read key {path}", error.strerror or "unknown error") from error
+    except InputError:
+        raise
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path} holds no usable {what} (expected {expected} Ed25519 key in PEM)") from error
 
 
 def public_text(key: Ed25519PublicKey) -> str:
@@ -98,10 +102,3 @@ def is_signed_by(key: Ed25519PublicKey, message: bytes, signature: bytes) -> boo
     except (ValueError, InvalidSignature):
         return False
     return signature == base64.b64encode(raw) + b"\n"
-
-
-def _read(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return read_bounded(Path(path), limit=_LARGEST_KEY)
-    except OSError as error:
-        raise InputFileError(f"cannot read key {path}", error.strerror or "unknown error") from error

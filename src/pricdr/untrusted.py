@@ -8,14 +8,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from pricdr.errors import InputError, PriCDRError, printable
 from pricdr.files import require_local
-
-LARGEST_EXPANSION: Final = 200
-"""How many times its own size data may unpack to, once past ``EXPANSION_FROM`` bytes; gzip reaches 1032."""
-EXPANSION_FROM: Final = 64 << 20
 
 
 class Folder:
@@ -46,18 +41,17 @@ class Folder:
 
     def holds(self, name: str) -> bool:
         """Return whether there is anything called ``name`` in it."""
-        try:
-            os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
-        except OSError:
-            return False
-        return True
+        return self._mode(name) != 0
 
     def is_link(self, name: str) -> bool:
         """Return whether ``name`` is a symbolic link."""
+        return stat.S_ISLNK(self._mode(name))
+
+    def _mode(self, name: str) -> int:
         try:
-            return stat.S_ISLNK(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
+            return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode
         except OSError:
-            return False
+            return 0
 
     def names(self, *, ending: str, limit: int) -> list[str]:
         """Return the names in it that end so, sorted; refuse more than ``limit`` entries of any name."""

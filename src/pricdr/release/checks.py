@@ -13,7 +13,7 @@ a newer one whose further releases nobody presents.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -27,17 +27,15 @@ from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger, Spend
 from pricdr.privacy.steps import MOST_ITEMS
 from pricdr.release.certificate import Certificate, LedgerStatement
-from pricdr.release.folder import Release, verify
+from pricdr.release.folder import Float32Array, row_chunks, verify
 from pricdr.signing import public_text, read_public_key
 
-Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 ALPHA: Final = 1e-12
 """The probability that a single check refuses an honest release."""
 LEVELS: Final = (0.5, 0.1, 1e-3)
 """Quantiles of noise alone below which short rows or columns are counted."""
-_ROWS_AT_ONCE: Final = 1 << 14
 _MANY: Final = 1_000_000
 """From so many numbers on a floor is a bound instead of the exact quantile."""
 _SLACK: Final = 2.0**-50
@@ -59,9 +57,7 @@ class Block:
 
 def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
     """Refuse a matrix with values off the grid, too little noise somewhere, or rows longer than anything declared."""
-    c = certificate
-    longest = longest_signal(c)
-    at = 0
+    c, at, longest = certificate, 0, longest_signal(certificate)
     for step in (step for step in c.steps if step.published):
         block = Block(matrix[:, at : at + step.numbers], step.grid, step.sigma, longest)
         _check_grid(block)
@@ -80,17 +76,12 @@ def longest_signal(certificate: Certificate) -> float:
     return (certificate.items or MOST_ITEMS) * certificate.bounds.rating_bound
 
 
-def _row_chunks(values: Float32Array) -> Iterator[Float64Array]:
-    for start in range(0, len(values), _ROWS_AT_ONCE):
-        yield values[start : start + _ROWS_AT_ONCE].astype(np.float64)
-
-
 def _check_grid(block: Block) -> None:
     """Refuse numbers off the grid, to the last bit: each multiple has one spelling, so that nothing hides in one."""
     if not np.isfinite(block.values).all():  # before any conversion: a signalling nan would warn there
         raise VerificationError("the matrix holds a value that is not a finite number")
-    for start in range(0, len(block.values), _ROWS_AT_ONCE):
-        stated = np.ascontiguousarray(block.values[start : start + _ROWS_AT_ONCE]).ravel()
+    for part in row_chunks(block.values):
+        stated = part.ravel()
         # Adding 0 makes -0 a 0: publish adds up whole numbers, which have no -0.
         exact = (np.rint(stated / np.float64(block.grid)) + 0.0) * block.grid
         off = exact.astype(np.float32).view(np.uint32) != stated.view(np.uint32)
@@ -104,7 +95,10 @@ def _check_ceiling(block: Block) -> None:
     rows, width = block.values.shape
     noise = block.sigma * math.sqrt(2 * float(gammainccinv(width / 2, ALPHA / rows)))
     most = (block.longest + noise) * (1 + 1e-6) + block.grid * width
-    longest = max(float(np.einsum("ij,ij->i", part, part).max()) for part in _row_chunks(block.values)) ** 0.5
+    longest = (
+        max(float(np.einsum("ij,ij->i", part, part, dtype=np.float64).max()) for part in row_chunks(block.values))
+        ** 0.5
+    )
     if longest > most:
         raise VerificationError(
             f"the matrix has a row of norm {longest:.4g}: the declared bounds and this noise allow {most:.4g}"
@@ -127,20 +121,16 @@ def check_floors(block: Block) -> None:
 def _check_floor(values: Float32Array, block: Block, what: str) -> None:
     if not values.size:
         return
-    of_rows, of_columns = np.zeros(len(values)), np.zeros(values.shape[1])
-    at = 0
-    for part in _row_chunks(values):
-        squares = (part / block.sigma) ** 2
-        of_rows[at : at + len(part)] = squares.sum(axis=1)
+    chunks, of_columns = [], np.zeros(values.shape[1])
+    for part in row_chunks(values):
+        squares = (part.astype(np.float64) / block.sigma) ** 2
+        chunks.append(squares.sum(axis=1))
         of_columns += squares.sum(axis=0)
-        at += len(part)
+    of_rows = np.concatenate(chunks)
     # On the grid a vector of noise can be shorter than a continuous one by half a cell's diagonal.
     cell = block.grid / block.sigma / 2
-    for sums, count in (
-        (np.array([of_rows.sum()]), values.size),
-        (of_rows, values.shape[1]),
-        (of_columns, len(values)),
-    ):
+    whole = np.array([of_rows.sum()])
+    for sums, count in ((whole, values.size), (of_rows, values.shape[1]), (of_columns, len(values))):
         if too_short(sums, count, cell * math.sqrt(count)):
             raise VerificationError(f"the matrix holds less noise than sigma states: {what} too small")
 
@@ -226,7 +216,10 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Pa
         )
     paid: dict[int, tuple[Path, str]] = {}
     for folder in folders:
-        release = _verified(folder, public_key)
+        try:
+            release = verify(folder, public_key=public_key)
+        except VerificationError as error:
+            raise VerificationError(f"{folder}: {error}") from error  # several are checked at a time
         number = _number_of(release.certificate, balance, folder, ledger)
         # Two different matrices for one line: the second was never paid for, however well both verify.
         other, matrix = paid.setdefault(number, (folder, release.sha256()))
@@ -234,14 +227,6 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Pa
             both = f"{folder} and {other} both claim to be release {number}"
             raise VerificationError(f"{both} of {ledger.path}: it paid for one")
     return LedgerCheck(balance, frozenset(paid))
-
-
-def _verified(folder: Path, public_key: Path | None) -> Release:
-    """Return the release; an error names its folder first, since several are checked at a time."""
-    try:
-        return verify(folder, public_key=public_key)
-    except VerificationError as error:
-        raise VerificationError(f"{folder}: {error}") from error
 
 
 def lost_line(certificate: Certificate) -> Spend:

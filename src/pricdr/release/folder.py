@@ -78,7 +78,7 @@ class Release:
         if MATRIX in self.certificate.files:
             return self.certificate.files[MATRIX]
         digest = hashlib.sha256(_header(*self.matrix.shape))
-        for part in _row_chunks(self.matrix):
+        for part in row_chunks(self.matrix):
             digest.update(part.data)
         return digest.hexdigest()
 
@@ -138,7 +138,7 @@ class Release:
         key = read_private_key(signing_key) if isinstance(signing_key, str | os.PathLike) else signing_key
         with _opened_to_write(staging / MATRIX) as file:
             file.write(_header(*self.matrix.shape))
-            file.writelines(part.data for part in _row_chunks(self.matrix))
+            file.writelines(part.data for part in row_chunks(self.matrix))
         (staging / USERS).write_bytes(id_lines(self.users))
         (staging / README).write_text(readme(self.certificate), encoding="utf-8")
         stated = self.certificate.model_copy(
@@ -353,7 +353,7 @@ def _read_matrix(opened: Folder, certificate: "Certificate", hashes: Mapping[str
         require_memory(size, stated)
         matrix = np.empty((users, dim), dtype="<f4")
         digest = hashlib.sha256(header)
-        for part in _row_chunks(matrix):
+        for part in row_chunks(matrix):
             if file.readinto(part.data.cast("B")) != part.nbytes:
                 raise VerificationError(f"{MATRIX} was cut off while it was being read")
             digest.update(part.data)
@@ -379,7 +379,7 @@ def _header(users: int, dim: int) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _row_chunks(matrix: Float32Array) -> Iterator[Float32Array]:
+def row_chunks(matrix: Float32Array) -> Iterator[Float32Array]:
     """Yield a matrix, which may be in a file and larger than memory, in chunks of whole rows."""
     rows = max(1, _BYTES_AT_ONCE // (4 * matrix.shape[1]))
     for start in range(0, len(matrix), rows):

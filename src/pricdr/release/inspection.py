@@ -18,7 +18,7 @@ from pricdr import __version__
 from pricdr.privacy.accounting import TradeOff
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.release.certificate import Certificate, today
-from pricdr.release.folder import CERTIFICATE, MATRIX, Release
+from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
 from pricdr.release.readme import Section, statement
 from pricdr.signing import fingerprint, public_from_text
 
@@ -29,7 +29,6 @@ DIFFERENCE_LAYOUT: Final = 2
 """The same of :meth:`Difference.to_dict`."""
 FALSE_ALARMS: Final = (0.01, 0.05, 0.1, 0.25, 0.5)
 """Where the curve is written out in figures."""
-_ROWS_AT_ONCE: Final = 1 << 14
 
 NO_LIMIT: Final = "without limit"
 """In place of a figure: no promise bounds it, or none that can be certified."""
@@ -96,10 +95,8 @@ class NoiseAndSignal:
     @classmethod
     def of(cls, release: Release) -> "NoiseAndSignal":
         """Compare the published numbers with their noise: both are public, so this costs nobody anything."""
-        c, total = release.certificate, 0.0
-        for start in range(0, len(release.matrix), _ROWS_AT_ONCE):
-            rows = release.matrix[start : start + _ROWS_AT_ONCE].astype(np.float64)
-            total += float(np.vdot(rows, rows))
+        c = release.certificate
+        total = math.fsum(float(np.square(rows, dtype=np.float64).sum()) for rows in row_chunks(release.matrix))
         row_noise = noise_length(c) ** 2
         fourth = math.fsum(step.numbers * step.sigma**4 for step in c.steps if step.published)
         return cls(
@@ -169,10 +166,23 @@ class Inspection:
             "signature": None if self.signer is None else asdict(self.signer),
             "sha256": self.hashes,
             "noise_and_signal": {**asdict(self.noise), "noise_share": self.noise.noise_share},
-            "trade_off": None if self.trade_off is None else _trade_off_content(self.trade_off),
+            "trade_off": self._trade_off_content(),
             "sections": [asdict(section) for section in self.sections()],
             "certificate": c.model_dump(mode="json"),
         }
+
+    def _trade_off_content(self) -> dict[str, Any] | None:
+        if (curve := self.trade_off) is None:
+            return None
+        points = [
+            {
+                "false_alarms": alpha,
+                "detections": curve.detections(alpha),
+                "detections_by_epsilon_delta": curve.detections_by_guarantee(alpha),
+            }
+            for alpha in FALSE_ALARMS
+        ]
+        return {"law": "gaussian", **asdict(curve), "points": points, "curve": [list(point) for point in curve.curve()]}
 
     def _trade_off_lines(self) -> tuple[str, ...]:
         if self.trade_off is None:
@@ -233,18 +243,6 @@ def noise_length(c: Certificate) -> float:
     return math.sqrt(math.fsum(step.numbers * step.sigma * step.sigma for step in c.steps if step.published))
 
 
-def _trade_off_content(curve: TradeOff) -> dict[str, Any]:
-    points = [
-        {
-            "false_alarms": alpha,
-            "detections": curve.detections(alpha),
-            "detections_by_epsilon_delta": curve.detections_by_guarantee(alpha),
-        }
-        for alpha in FALSE_ALARMS
-    ]
-    return {"law": "gaussian", **asdict(curve), "points": points, "curve": [list(point) for point in curve.curve()]}
-
-
 @dataclass(frozen=True)
 class Change:
     """A figure, a sentence or a name that is not the same in two certificates."""
@@ -266,13 +264,6 @@ class UserChange:
     removed: int
     reordered: bool
     """Whether those in both are listed in another order."""
-
-    @classmethod
-    def between(cls, before: Release, after: Release) -> "UserChange":
-        """Compare two lists."""
-        old, new = set(before.users), set(after.users)
-        reordered = [user for user in before.users if user in new] != [user for user in after.users if user in old]
-        return cls(kept=len(old & new), added=len(new - old), removed=len(old - new), reordered=reordered)
 
 
 @dataclass(frozen=True)
@@ -297,6 +288,8 @@ def difference(before: Release, after: Release) -> Difference:
     """Return what changed from ``before`` to ``after``; both must have been verified."""
     assert before.verified and after.verified, "fields of an unverified certificate mean nothing"  # noqa: PT018
     a, b = before.certificate, after.certificate
+    old, new = set(before.users), set(after.users)
+    reordered = [user for user in before.users if user in new] != [user for user in after.users if user in old]
     one = f"{_detected(a, 1)} with A, {_detected(b, 1)} with B"
     whole = f"{_detected(a, _RATINGS)} with A, {_detected(b, _RATINGS)} with B"
     return Difference(
@@ -307,7 +300,7 @@ def difference(before: Release, after: Release) -> Difference:
             f"One rating: a test with {percent_up(_COMPARED_AT)} false alarms detects it in at most {one}.",
             f"All {_RATINGS} ratings of one user, taken out together: in at most {whole}.",
         ),
-        users=UserChange.between(before, after),
+        users=UserChange(len(old & new), len(new - old), len(old - new), reordered),
         changes=tuple(_changes(a, b)),
     )
 

@@ -15,7 +15,6 @@ from pricdr.evaluation.verdict import (
     Verdict,
     compare,
     over_repetitions,
-    training_of,
     verdict_lines,
 )
 from pricdr.models import DataAccess, Origin
@@ -59,14 +58,14 @@ def test_sentences():
     hurts, unclear = CASES["all of it below"][0], CASES["0 inside"][0]
     figures = "(NDCG@10 +0.0200, 95 % interval +0.0100 to +0.0300"
     assert judgement().sentence == f"cold users: the release helps {figures})"
-    assert judgement(splits=5).sentence == f"cold users: the release helps {figures}, over 5 splits)"
+    assert judgement(by_split=(0.02,) * 5).sentence == f"cold users: the release helps {figures}, over 5 splits)"
     assert judgement(about_release=False).sentence == f"cold users: B helps over A {figures})"
     assert judgement(difference=hurts, stratum="few").sentence.startswith("users with few ratings: the release hurts (")
     unclear_sentence = judgement(difference=unclear, stratum="warm").sentence
     assert unclear_sentence.startswith("warm users: it cannot be told whether the release helps (NDCG@10 +0.0200")
     same = judgement(difference=Difference(0.0, 0.0, 0.0, 1.0))
     assert same.sentence == "cold users: the release makes no difference, NDCG@10 is the same for every user"
-    assert replace(same, splits=3).sentence.endswith("NDCG@10 is the same on every split")
+    assert replace(same, by_split=(0.0,) * 3).sentence.endswith("NDCG@10 is the same on every split")
     assert same.verdict is Verdict.UNCLEAR
     assert judgement().to_dict()["verdict"] == "helps"
     assert verdict_lines([judgement(), judgement(stratum="few", model="C", about_release=False)])[::2] == [
@@ -120,10 +119,10 @@ def test_the_release_is_spoken_of_where_it_is_the_difference(first, second, expe
 
 
 def test_what_a_model_was_trained_with():
-    assert [training_of(replace_origin(origin)) for origin in (ALONE, WITH, PLAINTEXT, None)] == [
+    assert [Training.of(replace_origin(origin)) for origin in (ALONE, WITH, PLAINTEXT, None)] == [
         *(Training("dmf", with_release=False), Training("dmf", with_release=True), None, None)
     ]
-    assert training_of(object()) is None
+    assert Training.of(object()) is None
 
 
 @pytest.mark.parametrize("baseline", ["popularity", "ease"])

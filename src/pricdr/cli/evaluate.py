@@ -23,10 +23,8 @@ from pricdr.cli.repeat import ONE_RUN, ReleasesOption, RepeatOption, RepeatOptio
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.splits import BoolArray, Split
-    from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
-    from pricdr.evaluation.metrics import Metrics
-    from pricdr.evaluation.verdict import Training
+    from pricdr.data.splits import Split
+    from pricdr.evaluation.comparison import Comparison, Measured, Ranking, RepeatedComparison
 
 
 class RankingName(StrEnum):
@@ -97,10 +95,7 @@ def evaluate(
     rankings = chosen_rankings(ranking.value)
     # One model at a time: several large ones may not fit into memory together.
     measured = {str(folder): _measure(folder, split, rankings, places, public_key) for folder in folders}
-    values = {name: metrics for name, (metrics, _, _) in measured.items()}
-    trainings = {name: training for name, (_, training, _) in measured.items()}
-    rows = {name: used for name, (_, _, used) in measured.items()}
-    comparison = compared(values, split, trainings, cutoffs=places, release_rows=rows)
+    comparison = compared(measured, split, cutoffs=places)
     say(*comparison.lines())
     figures = comparison.to_dict()
     repeated = None if repetition is None else repetition.run(rankings, places)
@@ -129,13 +124,9 @@ def _require_distinct(folders: Sequence[Path]) -> None:
 
 def _measure(
     folder: Path, split: "Split", rankings: "Sequence[Ranking]", cutoffs: Sequence[int], public_key: Path | None
-) -> "tuple[dict[Ranking, Metrics], Training | None, BoolArray | None]":
-    """Return the metrics of the model in ``folder``, what it was trained by, and whose release rows it uses.
-
-    It must have been trained on this very split.
-    """
-    from pricdr.evaluation.comparison import measure, rows_used
-    from pricdr.evaluation.verdict import training_of
+) -> "Measured":
+    """Measure the model in ``folder``, which must have been trained on this very split."""
+    from pricdr.evaluation.comparison import measure
     from pricdr.models.fitted import FittedModel
 
     with working(f"reading {folder}"):
@@ -146,8 +137,7 @@ def _measure(
     if trained_on != split.train.fingerprint():
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     with progress_bar() as progress:
-        metrics = measure(str(folder), model, split, rankings, progress, cutoffs=cutoffs)
-    return metrics, training_of(model), rows_used(model, split)
+        return measure(str(folder), model, split, rankings, progress, cutoffs=cutoffs)
 
 
 def _write_page(

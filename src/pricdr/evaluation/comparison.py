@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import groupby, product
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,6 @@ from pricdr.evaluation.verdict import (
     judged,
     over_repetitions,
     standard_error,
-    training_of,
     verdict_lines,
 )
 from pricdr.markup import NotebookTable, summary_html
@@ -130,11 +129,11 @@ class Comparison:
         baseline, *others = self.models
         return tuple(
             PairedDifference(
-                model,
-                baseline,
-                ranking,
-                stratum,
-                compare(self._compared(model, ranking)[keep], base[keep], confidence=_CONFIDENCE),
+                model=model,
+                baseline=baseline,
+                ranking=ranking,
+                stratum=stratum,
+                difference=compare(self._compared(model, ranking)[keep], base[keep], confidence=_CONFIDENCE),
             )
             for ranking in self.rankings
             for base in (self._compared(baseline, ranking),)
@@ -363,10 +362,8 @@ def evaluate(
     """
     rankings = chosen_rankings(ranking)
     with shown(progress) as report:
-        values = {name: measure(name, one, split, rankings, report, cutoffs=cutoffs) for name, one in models.items()}
-    trainings = {name: training_of(model) for name, model in models.items()}
-    rows = {name: rows_used(model, split) for name, model in models.items()}
-    return compared(values, split, trainings, cutoffs=cutoffs, release_rows=rows)
+        measured = {name: measure(name, one, split, rankings, report, cutoffs=cutoffs) for name, one in models.items()}
+    return compared(measured, split, cutoffs=cutoffs)
 
 
 def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
@@ -381,24 +378,27 @@ def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
     return chosen
 
 
-def compared(
-    values: Mapping[str, Mapping[Ranking, Metrics]],
-    split: Split,
-    trainings: Mapping[str, Training | None] | None = None,
-    *,
-    cutoffs: Sequence[int] = CUTOFFS,
-    release_rows: Mapping[str, BoolArray | None] | None = None,
-) -> Comparison:
-    """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`.
+class Measured(NamedTuple):
+    """How good one model is on a split, and what it was trained by."""
 
-    ``trainings`` says by which methods, and which saw a release, see :func:`training_of`; ``release_rows`` whose rows
-    of it they use, see ``rows_used``.
-    """
-    users = tuple(split.train.users[at] for at in split.test.evaluated)
-    known = {name: training for name, training in (trainings or {}).items() if training is not None}
-    shape = require_cutoffs(cutoffs), len(split.test), split.protocol
-    rows = {name: used for name, used in (release_rows or {}).items() if used is not None}
-    return Comparison(users, split.strata(), values, known, *shape, rows)
+    metrics: Mapping[Ranking, Metrics]
+    training: Training | None
+    release_rows: BoolArray | None
+    """For which evaluated users it uses a release row; None without a release, or if that is not known."""
+
+
+def compared(measured: Mapping[str, Measured], split: Split, *, cutoffs: Sequence[int] = CUTOFFS) -> Comparison:
+    """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`."""
+    return Comparison(
+        users=tuple(split.train.users[at] for at in split.test.evaluated),
+        strata=split.strata(),
+        values={name: one.metrics for name, one in measured.items()},
+        trainings={name: one.training for name, one in measured.items() if one.training is not None},
+        cutoffs=require_cutoffs(cutoffs),
+        test_items=len(split.test),
+        protocol=split.protocol,
+        release_rows={name: one.release_rows for name, one in measured.items() if one.release_rows is not None},
+    )
 
 
 def measure(
@@ -409,44 +409,35 @@ def measure(
     progress: Progress = silent,
     *,
     cutoffs: Sequence[int] = CUTOFFS,
-) -> dict[Ranking, Metrics]:
+) -> Measured:
     """Return every metric of every evaluated user under one model; ``name`` is what errors call it.
 
     In the full ranking a user has one list, in which all of the user's test items are relevant. In the sampled one each
     test item has a list of its own, with its negatives, and the metrics are averaged per user.
     """
     cutoffs = require_cutoffs(cutoffs)
-    if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:
+    test, users = split.test, split.train.users
+    if model.users[: len(users)] != users or model.items != split.train.items:
         raise InputError(f"{name} has other users or items than the split")
     # Models here remember what they were trained on; an export does not, and of other kinds nothing can be checked.
     if getattr(model, "summary", None) is not None:
         raise InputError(f"{name} was exported: it no longer records what it was trained on")
     seen = getattr(model, "seen", None)
-    if seen is not None and seen[split.test.users, split.test.items].any():
+    if seen is not None and seen[test.users, test.items].any():
         raise InputError(f"{name} was not trained on this split: it has seen ratings that are held out here")
     # All items have to be scored for the full ranking, and the sampled one then comes for free.
-    starts = split.test.starts
     if list(rankings) == ["sampled"]:
-        ranked = sampled_ranks(model.score_candidates, split.test, progress=progress)
-        return {"sampled": averaged(ranked, starts, cutoffs)}
-    sampled, full = ranks(model.score, split.test, split.train.matrix, progress=progress)
-    measured: dict[Ranking, Metrics] = {
-        "sampled": averaged(sampled, starts, cutoffs),
-        "full": of_lists(full, starts, cutoffs),
-    }
-    return {ranking: measured[ranking] for ranking in rankings}
-
-
-def rows_used(model: object, split: "Split") -> "BoolArray | None":
-    """Return for which evaluated users a model uses a release row; None without a release, or if that is not known.
-
-    The users of the split come first among those of a model, in the same order.
-    """
-    used, training = getattr(model, "in_release", None), training_of(model)
-    if used is None or training is None or not training.with_release:
-        return None
-    rows: BoolArray = used[split.test.evaluated]
-    return rows
+        sampled, full = sampled_ranks(model.score_candidates, test, progress=progress), None
+    else:
+        sampled, full = ranks(model.score, test, split.train.matrix, progress=progress)
+    metrics: dict[Ranking, Metrics] = {}
+    if "sampled" in rankings:
+        metrics["sampled"] = averaged(sampled, test.starts, cutoffs)
+    if full is not None:
+        metrics["full"] = of_lists(full, test.starts, cutoffs)
+    training, used = Training.of(model), getattr(model, "in_release", None)
+    knows_rows = used is not None and training is not None and training.with_release
+    return Measured(metrics, training, used[test.evaluated] if used is not None and knows_rows else None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -481,8 +472,8 @@ class RepeatedComparison:
             pairs = zip(self._means(model, ranking, stratum), self._means(baseline, ranking, stratum), strict=True)
             gains = tuple(own - before for own, before in pairs)
             if len(gains) > 1:
-                of_all = over_repetitions(np.array(gains))
-                found.append(PairedDifference(model, baseline, ranking, stratum, of_all, gains))
+                about = {"model": model, "baseline": baseline, "ranking": ranking, "stratum": stratum}
+                found.append(PairedDifference(**about, difference=over_repetitions(np.array(gains)), by_split=gains))
         return tuple(found)
 
     @cached_property

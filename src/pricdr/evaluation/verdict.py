@@ -11,7 +11,7 @@ told" for one of its three strata. Repetitions over several splits bring that to
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -150,8 +150,17 @@ class Training(NamedTuple):
     method: str
     with_release: bool
 
+    @classmethod
+    def of(cls, model: object) -> "Training | None":
+        """Return what a model was trained by; None where it does not say, or saw the source's ratings."""
+        origin = getattr(model, "origin", None)
+        if origin is None or origin.plaintext_source:
+            return None
+        return cls(str(getattr(model, "method", "")), origin.release is not None)
 
-class PairedDifference(NamedTuple):
+
+@dataclass(frozen=True, kw_only=True)
+class PairedDifference:
     """How much better a model is than the first one, over the same users of one stratum, or on the same splits."""
 
     model: str
@@ -188,21 +197,14 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class Judgement(PairedDifference):
     """The verdict on one model against another, for one kind of users."""
 
-    model: str
-    baseline: str
-    ranking: str
-    stratum: str
     metric: str
-    difference: Difference
     about_release: bool
     """Whether the release is what they differ in: the baseline is the model's method without one."""
     fair_baseline: str | None = None
     """The method beside which the release would show, where the baseline is another one without a release."""
-    splits: int = 1
-    """Over how many splits; the interval of a single one is over its users."""
 
     @property
     def verdict(self) -> Verdict:
@@ -212,11 +214,11 @@ class Judgement:
     @property
     def sentence(self) -> str:
         """Return the verdict in words, with the interval it rests on. Names are as given."""
-        d = self.difference
+        d, splits = self.difference, max(len(self.by_split), 1)
         subject = "the release" if self.about_release else self.model
         against = "" if self.about_release else f" over {self.baseline}"
         if d.low == d.high == 0:
-            same = f"{self.metric} is the same {'for every user' if self.splits == 1 else 'on every split'}"
+            same = f"{self.metric} is the same {'for every user' if splits == 1 else 'on every split'}"
             return f"{JUDGED[self.stratum]}: {subject} makes no difference{against}, {same}"
         words = {
             Verdict.HELPS: f"{subject} helps{against}",
@@ -224,7 +226,7 @@ class Judgement:
             Verdict.UNCLEAR: f"it cannot be told whether {subject} helps{against}",
         }[self.verdict]
         interval = f"95 % interval {d.low:+.4f} to {d.high:+.4f}"
-        over = f", over {self.splits} splits" if self.splits > 1 else ""
+        over = f", over {splits} splits" if splits > 1 else ""
         return f"{JUDGED[self.stratum]}: {words} ({self.metric} {d.mean:+.4f}, {interval}{over})"
 
     @property
@@ -237,11 +239,11 @@ class Judgement:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as ``pricdr evaluate --json`` writes it."""
-        d = self.difference
         about = {name: getattr(self, name) for name in ("model", "baseline", "ranking", "stratum", "metric")}
-        figures = {"difference": d.mean, "low": d.low, "high": d.high, "p_value": d.p_value}
+        figures = asdict(self.difference)
+        figures = {"difference": figures.pop("mean"), **figures}
         says = {"verdict": self.verdict.value, "about_release": self.about_release}
-        return {**about, **says, **figures, "splits": self.splits, "sentence": self.sentence}
+        return {**about, **says, **figures, "splits": max(len(self.by_split), 1), "sentence": self.sentence}
 
 
 def judged(
@@ -250,41 +252,24 @@ def judged(
     """Return the verdict on each difference in a stratum that has one; ``trainings`` are by name of the model."""
     judgements = []
     for one in differences:
-        if one.stratum not in JUDGED:
-            continue
-        model, baseline = trainings.get(one.model), trainings.get(one.baseline)
-        given = fair = None
-        if model is not None and baseline is not None and model.with_release and not baseline.with_release:
-            # Only where a release is on one side alone can the difference be about it.
-            given, fair = baseline.method, WITHOUT_RELEASE.get(model.method)
-        judgements.append(
-            Judgement(
-                **{name: getattr(one, name) for name in ("model", "baseline", "ranking", "stratum", "difference")},
-                metric=metric,
-                about_release=given is not None and given == fair,
-                fair_baseline=None if given is None or given == fair else fair,
-                splits=max(len(one.by_split), 1),
-            )
-        )
+        if one.stratum in JUDGED:
+            model, baseline = trainings.get(one.model), trainings.get(one.baseline)
+            fair = None
+            if model is not None and baseline is not None and model.with_release and not baseline.with_release:
+                # Only where a release is on one side alone can the difference be about it.
+                fair = WITHOUT_RELEASE.get(model.method)
+            about = fair is not None and baseline is not None and baseline.method == fair
+            fair = None if about else fair
+            judgements.append(Judgement(**vars(one), metric=metric, about_release=about, fair_baseline=fair))
     return tuple(judgements)
-
-
-def training_of(model: object) -> Training | None:
-    """Return what a model was trained by; None where it does not say, or saw the source's ratings."""
-    origin = getattr(model, "origin", None)
-    if origin is None or origin.plaintext_source:
-        return None
-    return Training(str(getattr(model, "method", "")), origin.release is not None)
 
 
 def verdict_lines(judgements: Iterable[Judgement]) -> list[str]:
     """Return the sentences line by line, under one heading for each pair of models and ranking."""
     lines = []
-    for (model, baseline, ranking), group in groupby(
-        judgements, key=lambda one: (one.model, one.baseline, one.ranking)
-    ):
-        sentences = list(group)
-        question = "does the release help?" if sentences[0].about_release else "does it help?"
-        lines += [f"{model} against {baseline}, {ranking} ranking: {question}"]
-        lines += [f"  {sentence}" for sentence in (*(one.sentence for one in sentences), *sentences[0].advice)]
+    for pair, group in groupby(judgements, key=lambda one: (one.model, one.baseline, one.ranking)):
+        about, *others = group
+        question = "does the release help?" if about.about_release else "does it help?"
+        lines.append("{} against {}, {} ranking: {}".format(*pair, question))
+        lines += [f"  {sentence}" for sentence in (*(one.sentence for one in (about, *others)), *about.advice)]
     return lines

@@ -10,7 +10,7 @@ import numpy as np
 
 from pricdr.errors import VerificationError, printable
 from pricdr.evaluation.measured import Evaluation, MeasuredFigure, MeasuredRows, RankingName, read_evaluation
-from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, training_of
+from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, Training
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.models.recommend import BASES, Basis
@@ -416,7 +416,7 @@ def quality(info: ModelInfo, evaluation: Evaluation | None) -> Section:
             note += f" With and without the release: {NOT_MEASURED}. Who gains: {NOT_MEASURED}."
         note += " To measure it, run:"
         return Section(title, [Note(note), Commands(measuring_commands(info))], id="quality")
-    measured = evaluation.model_of(info.name, training_of(info.model))
+    measured = evaluation.model_of(info.name, Training.of(info.model))
     blocks: list[Block | str] = [_provenance(info, evaluation, measured)]
     alone = measured == evaluation.baseline
     if alone and info.with_release:
@@ -553,7 +553,7 @@ class ModelCard:
         """Return the card of a loaded model; ``name`` is the name of its folder."""
         info = ModelInfo(name, model)
         if evaluation is not None:
-            evaluation.model_of(name, training_of(info.model))  # raises now rather than when the card is rendered
+            evaluation.model_of(name, Training.of(info.model))  # raises now rather than when the card is rendered
         return cls(info, evaluation)
 
     @property

@@ -35,7 +35,7 @@ def test_the_verdict_is_over_the_means_of_the_splits():
     verdicts = {one.stratum: one for one in repeated.verdicts}
     assert verdicts["cold"].verdict is Verdict.HELPS
     assert verdicts["warm"].verdict is Verdict.UNCLEAR
-    assert verdicts["cold"].splits == 3
+    assert len(verdicts["cold"].by_split) == 3
     assert verdicts["cold"].sentence.endswith("over 3 splits)")
     assert "cold users: the release helps" in str(repeated)
     content = json.loads(json.dumps(repeated.to_dict(), allow_nan=False))
@@ -58,7 +58,7 @@ def test_a_split_without_such_users_is_left_out():
     repeated = RepeatedComparison(dict(enumerate(splits)))
     cold = next(one for one in repeated.differences if one.stratum == "cold")
     assert cold.by_split == pytest.approx((0.02, 0.03))
-    assert {one.stratum: one.splits for one in repeated.verdicts} == {"warm": 3, "cold": 2}
+    assert {one.stratum: len(one.by_split) for one in repeated.verdicts} == {"warm": 3, "cold": 2}
     none = RepeatedComparison(dict(enumerate([comparison(0.02), *splits[2:]])))
     assert "cold" not in {one.stratum for one in none.verdicts}
 

@@ -47,9 +47,7 @@ class DataAccess(Enum):
     @property
     def privacy_note(self) -> str:
         """Say whether a model made from it keeps the source's secrets: one without the source has none to keep."""
-        return {DataAccess.TARGET: "yes", DataAccess.RELEASE: "as the release", DataAccess.PLAINTEXT: "NOT PRIVATE"}[
-            self
-        ]
+        return {"TARGET": "yes", "RELEASE": "as the release", "PLAINTEXT": "NOT PRIVATE"}[self.name]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +94,7 @@ class Method(ABC):
     @classmethod
     def data_access(cls) -> tuple[DataAccess, ...]:
         """Return what the method may see; more than one where it takes either."""
-        kinds = (
-            (TargetMethod, DataAccess.TARGET),
-            (ReleaseMethod, DataAccess.RELEASE),
-            (PlaintextMethod, DataAccess.PLAINTEXT),
-        )
+        kinds = zip((TargetMethod, ReleaseMethod, PlaintextMethod), DataAccess, strict=True)
         return tuple(access for kind, access in kinds if issubclass(cls, kind))
 
     def settings(self) -> dict[str, dict[str, object]]:
@@ -112,12 +106,11 @@ class Method(ABC):
         self,
         train: TrainOnce,
         target: Ratings,
-        *,
         validation: HeldOut | None,
         chosen: Chosen | None,
         log: RunLog,
         progress: Progress | bool,
-        chooses: bool,
+        *,
         known: BoolArray | None = None,
         **origin: Any,  # noqa: ANN401 - fields of Origin
     ) -> FittedModel:
@@ -129,22 +122,24 @@ class Method(ABC):
         """
         if validation is not None and chosen is not None:
             raise ParameterError("give validation to choose by, or what was chosen before, not both")
+        chooses = self.options is not None or isinstance(self, ReleaseMethod)
         sizes = f"{len(target.users):,} users x {len(target.items):,} items"
         with log.reporting_to(progress) as run_log:
             if validation is None and chosen is None and chooses:
                 run_log.working(f"{CHOOSING} {self.name}", sizes)
                 seed = 0 if self.options is None else self.options.seed
-                cold = 0.0 if known is None else _COLD_SHARE
                 try:
-                    kept, held_out = set_aside(target, seed=seed, cold=cold, among=known)
+                    kept, held_out = set_aside(
+                        target, seed=seed, cold=0.0 if known is None else _COLD_SHARE, among=known
+                    )
                 except InputError as error:
                     chosen = Chosen(not_chosen=str(error))
                 else:
                     _, chosen = train(kept, validation=held_out, chosen=NOTHING_CHOSEN, log=run_log.in_phase(CHOOSING))
             run_log.working(f"fitting {self.name}", sizes)
             model, settled = train(target, validation=validation, chosen=chosen or NOTHING_CHOSEN, log=run_log)
-        settings, software = self.settings(), f"pricdr {__version__}"
-        return replace(model, chosen=settled, origin=Origin(settings, software=software, **origin))
+        about = Origin(self.settings(), software=f"pricdr {__version__}", **origin)
+        return replace(model, chosen=settled, origin=about)
 
 
 class TargetMethod(Method):
@@ -169,9 +164,8 @@ class TargetMethod(Method):
             log: where the training reports to.
             progress: True shows how far it has come; a function is called with it.
         """
-        target, chooses = Ratings.of(target), self.options is not None
-        how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
-        return self._fit(self._train, target, **how, chooses=chooses, trained_on=target.fingerprint())
+        target = Ratings.of(target)
+        return self._fit(self._train, target, validation, chosen, log, progress, trained_on=target.fingerprint())
 
     @abstractmethod
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -197,8 +191,7 @@ class ReleaseMethod(Method):
         Args:
             target: what to train on: ratings, or a data frame of them.
             release: a release of the source's ratings, as :meth:`Release.load` returns it.
-            validation: items to choose the epochs by, and how far the release is trusted; none of them in ``target``.
-                Without it, some of the ratings are set aside to choose by, and then everything is trained on.
+            validation: items to choose the epochs by, and how far the release is trusted, see :meth:`TargetMethod.fit`.
             chosen: what an earlier training chose; it is followed, and nothing is set aside.
             allow_not_private: use a release that is marked NOT PRIVATE. For experiments: it should never have arrived.
             log: where the training reports to.
@@ -209,28 +202,23 @@ class ReleaseMethod(Method):
                 "the release is marked NOT PRIVATE and must not be used "
                 "(allow_not_private, or --allow-not-private, is for experiments)"
             )
-        target = Ratings.of(target)
+        target, listed = Ratings.of(target), set(release.users)
         # Only these can show what a release row is worth: whoever it does not list has none.
-        listed = set(release.users)
         known = np.array([user in listed for user in target.users], dtype=bool)
-
-        def train(ratings: Ratings, **how: Any) -> Trained:  # noqa: ANN401 - see TrainOnce
-            return self._train(ratings, release, **how)
-
-        how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
-        return self._fit(
-            train,
-            target,
-            **how,
-            chooses=True,
-            known=known,
-            trained_on=target.fingerprint(),
-            release=release.sha256(),
+        origin: dict[str, Any] = {
+            "trained_on": target.fingerprint(),
+            "release": release.sha256(),
             # Only a signature that was checked says anything about who made the release.
-            release_signed_by=release.certificate.signed_by if release.verified else None,
-            release_covers=(int(known.sum()), len(known)),
-            certificate=release.certificate,
-            release_verified=release.verified,
+            "release_signed_by": release.certificate.signed_by if release.verified else None,
+            "release_covers": (int(known.sum()), len(known)),
+            "certificate": release.certificate,
+            "release_verified": release.verified,
+        }
+        return self._fit(
+            lambda ratings, **how: self._train(ratings, release, **how),
+            *(target, validation, chosen, log, progress),
+            known=known,
+            **origin,
         )
 
     @abstractmethod
@@ -255,16 +243,8 @@ class PlaintextMethod(Method):
     ) -> FittedModel:
         """NOT PRIVATE: fit to both parties' ratings. For experiments, by someone who holds both files.
 
-        Users of either side are served: the target's first, then the source's others. For the other arguments, see
-        :meth:`TargetMethod.fit`.
-
-        Args:
-            target: what to train on.
-            source: the source's ratings.
-            validation: items of the target to choose by.
-            chosen: what an earlier training chose.
-            log: where the training reports to.
-            progress: True shows how far it has come.
+        Users of either side are served: the target's first, then the source's others, as cold users. For the
+        arguments, see :meth:`TargetMethod.fit`.
         """
         target, source = Ratings.of(target), Ratings.of(source)
         own = set(target.users)
@@ -273,17 +253,15 @@ class PlaintextMethod(Method):
                 f"none of the source's {len(source.users):,} users is among the target's {len(target.users):,}: "
                 "are these the same people?"
             )
-        # Users of the source alone are served too, as cold users: their source rows are all there is of them.
         everyone = target.users + tuple(user for user in source.users if user not in own)
-        known_source, ratings = source.select(users=everyone), target.select(users=everyone)
-
-        def train(ratings: Ratings, **how: Any) -> Trained:  # noqa: ANN401 - see TrainOnce
-            return self._train_plaintext(DomainPair(known_source, ratings), **how)
-
-        known, chooses = np.diff(known_source.matrix.indptr) > 0, self.options is not None
-        how: Any = {"validation": validation, "chosen": chosen, "log": log, "progress": progress}
-        about: Any = {"trained_on": target.fingerprint(), "plaintext_source": True}
-        return self._fit(train, ratings, **how, chooses=chooses, known=known, **about)
+        others = source.select(users=everyone)
+        return self._fit(
+            lambda ratings, **how: self._train_plaintext(DomainPair(others, ratings), **how),
+            *(target.select(users=everyone), validation, chosen, log, progress),
+            known=np.diff(others.matrix.indptr) > 0,
+            trained_on=target.fingerprint(),
+            plaintext_source=True,
+        )
 
     @abstractmethod
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:

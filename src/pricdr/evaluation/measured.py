@@ -84,19 +84,6 @@ class _Repeated(_Record):
     verdicts: list[MeasuredVerdict] = Field(default_factory=list, max_length=10_000)
 
 
-class _Layout(_Record):
-    protocol: Text
-    users: Count
-    test_items: Count
-    rankings: list[RankingName] = Field(min_length=1, max_length=2)
-    compared_by: Text
-    models: dict[Text, dict[RankingName, dict[Text, dict[Text, Any]]]] = Field(min_length=1, max_length=1000)
-    verdicts: list[MeasuredVerdict] = Field(max_length=10_000)
-    trainings: dict[Text, MeasuredTraining] = Field(default_factory=dict)
-    release_rows: list[MeasuredRows] = Field(default_factory=list, max_length=10_000)
-    repeat: _Repeated | None = None
-
-
 @dataclass(frozen=True)
 class MeasuredFigure:
     """The mean of a metric over the users of a stratum; with a standard error if there are two or more."""
@@ -106,43 +93,41 @@ class MeasuredFigure:
     users: int
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The metrics of one or several models on one split."""
+class Evaluation(_Record):
+    """The metrics of one or several models on one split; the first model is the one that others are compared with."""
 
-    file: str
+    file: Text
     """The name of the file, without its folder."""
-    layout: _Layout
-
-    @property
-    def compared_by(self) -> str:
-        """The metric that models are compared by."""
-        return self.layout.compared_by
-
-    @property
-    def rankings(self) -> list[RankingName]:
-        """How items were ranked: among sampled candidates, all of them, or both."""
-        return self.layout.rankings
+    protocol: Text
+    users: Count
+    test_items: Count
+    rankings: list[RankingName] = Field(min_length=1, max_length=2)
+    compared_by: Text
+    """The metric that models are compared by."""
+    models: dict[Text, dict[RankingName, dict[Text, dict[Text, Any]]]] = Field(min_length=1, max_length=1000)
+    judged: list[MeasuredVerdict] = Field(alias="verdicts", max_length=10_000)
+    trainings: dict[Text, MeasuredTraining] = Field(default_factory=dict)
+    groups: list[MeasuredRows] = Field(alias="release_rows", default_factory=list, max_length=10_000)
+    repeat: _Repeated = Field(default_factory=_Repeated)
 
     @property
     def one_item_each(self) -> bool:
         """Whether every user has one test item."""
-        return self.layout.test_items == self.layout.users
+        return self.test_items == self.users
 
     @property
     def baseline(self) -> str:
         """The model that the others are compared with."""
-        return next(iter(self.layout.models))
+        return next(iter(self.models))
 
     def metrics(self, model: str, ranking: RankingName) -> list[str]:
         """Return the metrics of a model, in their order."""
-        strata = self.layout.models[model].get(ranking, {})
-        figures = next(iter(strata.values()), {})
+        figures = next(iter(self.models[model].get(ranking, {}).values()), {})
         return [name for name in figures if name not in {"users", "standard_error"}]
 
     def figure(self, model: str, ranking: RankingName, stratum: str, metric: str) -> MeasuredFigure | None:
         """Return one figure; None if there are no such users, or it was not measured."""
-        figures = self.layout.models[model].get(ranking, {}).get(stratum, {})
+        figures = self.models[model].get(ranking, {}).get(stratum, {})
         value, users, errors = _number(figures.get(metric)), figures.get("users"), figures.get("standard_error")
         if value is None or type(users) is not int or users < 1:
             return None
@@ -150,38 +135,33 @@ class Evaluation:
 
     def verdicts(self, model: str, ranking: RankingName) -> list[MeasuredVerdict]:
         """Return the verdicts on a model, compared with the first one."""
-        return [verdict for verdict in self.layout.verdicts if (verdict.model, verdict.ranking) == (model, ranking)]
+        return [verdict for verdict in self.judged if (verdict.model, verdict.ranking) == (model, ranking)]
 
     def repeated_verdicts(self, model: str) -> list[MeasuredVerdict]:
         """Return the verdicts over several splits; empty unless ``--repeat`` was given."""
-        verdicts = [] if self.layout.repeat is None else self.layout.repeat.verdicts
-        return [verdict for verdict in verdicts if verdict.model == model]
+        return [verdict for verdict in self.repeat.verdicts if verdict.model == model]
 
     def release_rows(self, model: str, ranking: RankingName) -> list[MeasuredRows]:
         """Return the groups of users with and without a release row; empty for a model without a release."""
-        return [group for group in self.layout.release_rows if (group.model, group.ranking) == (model, ranking)]
+        return [group for group in self.groups if (group.model, group.ranking) == (model, ranking)]
 
     def method_of(self, model: str) -> str | None:
         """Return the method of a model, if the file states it."""
-        training = self.layout.trainings.get(model)
-        return None if training is None else training.method
+        return self.trainings[model].method if model in self.trainings else None
 
     def model_of(self, folder: str, training: Training | None) -> str:
         """Return the measured model that is the one in a folder, or that represents it.
 
         It has the name of the folder, or it is the only one with the same method, and with a release if this one has
         one: a model that was trained on all ratings cannot be measured, so one trained on a split represents it.
-
-        Args:
-            folder: the name of the model folder.
-            training: its method, and whether it saw a release.
         """
-        named = [name for name in self.layout.models if self.is_folder(name, folder) and self._fits(name, training)]
-        alike = [name for name in self.layout.models if name in self.layout.trainings and self._fits(name, training)]
+        fitting = [name for name in self.models if self._fits(name, training)]
+        named = [name for name in fitting if self.is_folder(name, folder)]
+        alike = [name for name in fitting if name in self.trainings]
         for candidates in (named, alike):
             if len(candidates) == 1:
                 return candidates[0]
-        measured = ", ".join(shorten(name) for name in list(self.layout.models)[:_SHOWN])
+        measured = ", ".join(shorten(name) for name in list(self.models)[:_SHOWN])
         rule = "more than one could be" if named or alike else "none of them is"
         raise InputError(f"{self.file} measured {measured}: {rule} {shorten(folder)} (pricdr evaluate measures it)")
 
@@ -191,7 +171,7 @@ class Evaluation:
         return Path(model).name == folder
 
     def _fits(self, name: str, training: Training | None) -> bool:
-        known = self.layout.trainings.get(name)
+        known = self.trainings.get(name)
         return known is None or training is None or (known.method, known.with_release) == tuple(training)
 
 
@@ -209,15 +189,15 @@ def read_evaluation(path: Path) -> Evaluation:
     if version != _VERSION or isinstance(version, bool):
         raise InputError(f"{path} has schema_version {shorten(version)}, not {_VERSION}: measure again")
     try:
-        layout = _Layout.model_validate(content)
+        evaluation = Evaluation.model_validate({**content, "file": path.name})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part)[:40] for part in first["loc"][:4])
         raise InputError(f"{path} is not what pricdr evaluate writes: {place}: {first['msg']}") from error
-    judged = {verdict.model for verdict in layout.verdicts} | {group.model for group in layout.release_rows}
-    if judged - set(layout.models):
+    judged = [verdict.model for verdict in evaluation.judged] + [group.model for group in evaluation.groups]
+    if not set(judged) <= set(evaluation.models):
         raise InputError(f"{path} is not what pricdr evaluate writes: it judges a model that it did not measure")
-    return Evaluation(path.name, layout)
+    return evaluation
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever JSON can hold

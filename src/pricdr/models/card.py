@@ -437,15 +437,14 @@ def quality(info: ModelInfo, evaluation: Evaluation | None) -> Section:
 
 
 def _provenance(info: ModelInfo, evaluation: Evaluation, measured: str) -> str:
-    layout = evaluation.layout
     subject = (
         "this model"
         if evaluation.is_folder(measured, info.name)
         else f"“{measured}”, a model trained the same way on a split,"
     )
     return (
-        f"From {evaluation.file}, written by pricdr evaluate: figures of {subject} over {layout.users:,} users and "
-        f"{layout.test_items:,} held-out items ({layout.protocol}). ± is one standard error over users."
+        f"From {evaluation.file}, written by pricdr evaluate: figures of {subject} over {evaluation.users:,} users and "
+        f"{evaluation.test_items:,} held-out items ({evaluation.protocol}). ± is one standard error over users."
     )
 
 

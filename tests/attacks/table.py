@@ -1,225 +1,217 @@
-"""The attack table: every attack, how it fares on a flawed variant and on ours, and what the guarantee allows."""
+"""The attack table: every attack on the variant that it was written for, and on ours.
+
+``FLAWED`` and ``OURS`` are what the tests run; ``python -m tests.attacks.table`` prints them with settings pooled.
+"""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from pricdr import Bounds
 from pricdr.privacy.accounting import mu_of
-from tests.attacks import learnt, row_trials, transcript, trials
+from pricdr.strategies import JLT, SJLT
+from tests.attacks import flawed, learnt, row_trials, transcript, trials
 from tests.attacks.evidence import Tally, guess_bound
-from tests.attacks.integer_reference import Form
+from tests.attacks.projection import one_sparse
+from tests.attacks.rows import low_bits
 from tests.attacks.target import Setting, settings
 
 PAPER_DELTA: Final = 1 / 16367
+EVERY: Final = settings(16)
+VALUES: Final = tuple(Setting(strategy=s, bounds=Bounds(rating_bound=5)) for s in (JLT(dim=16), SJLT(dim=16)))
+MU: Final = EVERY[0].mu
+"""What (4, 1e-6) allows for one rating or one user, with what the integer noise adds: the same in every setting."""
+TRIALS: Final = 8000
+
+Trial: TypeAlias = Callable[..., Tally]
+"""Takes ``rng``."""
 
 
 @dataclass(frozen=True)
-class AttackRow:
-    """One attack. A success is a right guess between two equally likely neighbouring inputs."""
+class Flawed:
+    """An attack on a variant that it must break."""
 
     attack: str
-    flaw: str
-    flawed: Tally
+    variant: str
+    run: Trial
     claimed: float
-    """The μ that the flawed variant is held to."""
-    ours: Tally
-    """All settings together: jlt and sjlt, rating and user, fewer items than users and more; or all learnt targets."""
+    """The μ that the variant is held to."""
+    surely: float = 0.0
+    """The share of guesses that must be right."""
+    within: float = math.inf
+    """A μ that the variant does keep."""
+
+    def __str__(self) -> str:
+        return f"{self.attack}: {self.variant}"
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Attacks on our mechanism in one setting, which must stay within what it certifies."""
+
+    target: str
+    run: Callable[..., dict[str, Tally]]
+    """Takes ``rng``; returns a tally for each attack."""
     mu: float
-    """The μ that our mechanism certifies, with what the integer noise adds."""
+    reached: float = 0.0
+    """The share of μ by which neighbours are known to be apart: the best attack must do as well as that."""
 
-    @property
-    def flawed_success(self) -> float:
-        """Share of right guesses on the flawed variant."""
-        return self.flawed.success
-
-    @property
-    def ours_success(self) -> float:
-        """Share of right guesses on our mechanism."""
-        return self.ours.success
-
-    @property
-    def bound(self) -> float:
-        """The largest share that our guarantee allows any attack."""
-        return guess_bound(self.mu)
-
-    @property
-    def holds(self) -> bool:
-        """Whether the attack refutes what the flawed variant claims and not what ours does."""
-        return self.flawed.refutes(self.claimed) and not self.ours.refutes(self.mu)
+    def __str__(self) -> str:
+        return self.target
 
 
-def attack_table(seed: int) -> list[AttackRow]:
-    """Run every attack on its flawed variant and on ours, (4, 1e-6)-private for one rating or one user.
-
-    ``seed`` decides the inputs, the coins and the flawed variants; the noise of ours is secret and differs each time.
-    """
-    return [row for group in GROUPS for row in attack_rows(group, seed)]
-
-
-def attack_rows(group: str, seed: int) -> list[AttackRow]:
-    """Run the attacks of one of the ``GROUPS``: its rows of :func:`attack_table`."""
-    return GROUPS[group](np.random.default_rng([seed, list(GROUPS).index(group)]))
+RESIDUAL, ONE_SPARSE, WALSH, LATTICE = "row-space residual", "one-sparse", "Walsh sparsity", "lattice"
+SEED, LEAST_SQUARES = "seed regeneration", "reconstruction, E known"
+REUSE, TOGETHER, LAST_BITS, METADATA = "noise reuse", "two releases together", "last bits", "metadata"
+MEMBERSHIP = "one rating or user, all else and E known"
+LEARNT = "learnt rows, the whole matrix, all else and the guide known"
+SHOWN, SIMULATED = "every step shown", "published rows alone, releases simulated"
 
 
-def as_markdown(rows: Sequence[AttackRow]) -> str:
-    """Return the table for people.
+def _flawed() -> Iterator[Flawed]:
+    for w in (1.0, 100.0, 100_000.0):
+        run: Trial = partial(trials.residual_flawed, w=w, trials=40)
+        yield Flawed(RESIDUAL, f"thin SVD, fewer items than users, w = {w:,g}", run, MU, surely=1.0)
+    run = partial(trials.sparsity_flawed, attack=one_sparse, nonzeros=1, trials=100)
+    yield Flawed(ONE_SPARSE, "SJLT as printed, q = 1/m", run, MU, surely=1.0)
+    for nonzeros in (1, 5, 20, 50):
+        run = partial(trials.sparsity_flawed, nonzeros=nonzeros, trials=40)
+        yield Flawed(WALSH, f"SJLT as printed, {nonzeros} non-zeros a row", run, MU, surely=0.97)
+    for nonzeros in (5, 50, 230):
+        run = partial(trials.sparsity_flawed, nonzeros=nonzeros, trials=40, signs_known=True)
+        yield Flawed(WALSH, f"SJLT as printed, {nonzeros} non-zeros a row, D known", run, MU, surely=0.97)
+    for density in (0.02, 0.1, 1 / 3, 0.5, 0.7, 0.9, 1.0):
+        run = partial(trials.lattice_flawed, density=density, trials=40)
+        yield Flawed(LATTICE, f'reference code\'s "FJLT", density {density:.2f}', run, MU, surely=1.0)
+    for attack, users, items in ((SEED, 300, 200), (LEAST_SQUARES, 200, 300)):
+        run = partial(trials.reconstruction_flawed, users=users, items=items)
+        yield Flawed(attack, f"constant seed at import, {users} x {items}, all ratings", run, MU, surely=1.0)
+    run = partial(row_trials.noise_reuse_flawed, EVERY[0], trials=400)
+    yield Flawed(REUSE, "two releases from one seed", run, MU, surely=1.0)
+    for setting in EVERY:
+        run = partial(row_trials.noise_reuse_ours, setting, trials=400, misused=True)
+        yield Flawed(REUSE, f"our own parts with one secret for both, {setting}", run, MU, surely=1.0)
+    run = partial(row_trials.differencing_flawed, EVERY[0], trials=TRIALS)
+    yield Flawed(TOGETHER, "each priced as if it were the only one", run, MU, within=math.sqrt(2) * MU)
+    for dim in (64, 200):
+        yield Flawed(LAST_BITS, f"double-precision noise, {dim} columns", partial(_last_bits_flawed, dim), MU, 0.99)
+    for leak in ("counts", "hash"):
+        run = partial(trials.metadata_flawed, leak, trials=40)
+        yield Flawed(METADATA, f"certificate with {leak} of the input", run, MU, surely=1.0)
+    for nominal in (4.0, 16.0):
+        sigma = flawed.per_column_w(nominal, PAPER_DELTA, dim=400) / math.sqrt(400)
+        yield Flawed(
+            MEMBERSHIP,
+            f"reference code's ε = {nominal:g} per column, called the total",
+            partial(_per_column, sigma),
+            mu_of(nominal, PAPER_DELTA),
+            within=1.15 / sigma,  # rows of E are not normalised there
+        )
+    for setting in (*EVERY, *VALUES):
+        run = partial(row_trials.row_attack_ours, setting, trials=TRIALS, noise_scale=0.7)
+        yield Flawed(MEMBERSHIP, f"ours with 0.7 times the noise, {setting}", run, MU)
+    for flaw in learnt.FLAWS:
+        run = partial(learnt.whole_matrix_flawed, flaw, mu=MU, trials=400)
+        yield Flawed(LEARNT, flaw.name, run, MU, surely=0.85)
+    run = partial(learnt.directions_published_flawed, mu=MU, trials=200)
+    yield Flawed(LEARNT, "directions published too", run, MU, surely=1.0)
+    for target in TARGETS:
+        if target.tight:
+            run = partial(learnt.whole_matrix_ours, target, trials=TRIALS, noise_scale=0.7)
+            yield Flawed(LEARNT, f"ours with 0.7 times the noise, {target}", run, target.mu)
+    for name in FAR:
+        if "beside" not in name:
+            run = partial(transcript.transcript_ours, replace(ROUNDS[name], noise_scale=0.5), trials=500)
+            yield Flawed(SHOWN, f"ours with half of the noise, {name}", run, ROUNDS[name].mu)
+    loud = replace(ROUNDS["guided: a popular item"], noise_scale=0.25)
+    run = partial(transcript.simulating_ours, loud, trials=300, training=200)
+    yield Flawed(SIMULATED, "ours with a quarter of the noise", run, loud.mu)
 
-    >>> row = AttackRow("a", "b", Tally(20, 0, 20, 20), 0.8, Tally(20, 10, 20, 10), 0.8)
-    >>> as_markdown([row]).splitlines()[-1]
-    '| a | b | 100.0 % of 40 | 50.0 % of 40 | 65.5 % |'
-    """
-    head = "| attack | flawed variant | right on it | right on ours | most allowed |\n| --- | --- | --- | --- | --- |"
-    return "\n".join([head, *map(_line, rows)])
+
+def _ours() -> Iterator[Ours]:
+    for setting in settings(32):
+        yield Ours(f"projections, {setting}", partial(trials.projection_ours, setting, users=64, trials=100), MU)
+    for setting in settings(256):
+        yield Ours(f"reconstruction, {setting}", partial(_reconstruction, setting), MU)
+    for setting in EVERY:
+        yield Ours(f"{REUSE}, {setting}", _named(REUSE, row_trials.noise_reuse_ours, setting, trials=6000), MU)
+        run = _named(TOGETHER, row_trials.row_attack_ours, setting, trials=6000, releases=2)
+        yield Ours(f"{TOGETHER}, {setting}", run, math.sqrt(2) * MU)
+        yield Ours(f"{METADATA}, {setting}", _named(METADATA, trials.metadata_ours, setting, trials=12), 0.01)
+    for setting in settings(64):
+        score = partial(low_bits, sigma=setting.sigma)
+        yield Ours(
+            f"{LAST_BITS}, {setting}", _named(LAST_BITS, row_trials.row_attack_ours, setting, score, trials=1000), MU
+        )
+    for setting in (*EVERY, *VALUES, *(replace(EVERY[0], epsilon=epsilon) for epsilon in (0.5, 1.0, 16.0))):
+        run = _named(MEMBERSHIP, row_trials.row_attack_ours, setting, trials=TRIALS)
+        yield Ours(f"membership, {setting}, epsilon {setting.epsilon:g}", run, setting.mu, reached=0.93)
+    for target in TARGETS:
+        run = _named(LEARNT, learnt.whole_matrix_ours, target, trials=TRIALS)
+        yield Ours(f"learnt, {target}", run, target.mu, reached=0.93 if target.tight else 0.0)
+    for name, rounds in ROUNDS.items():
+        shown = _named(SHOWN, transcript.transcript_ours, rounds, trials=250 if name in FAR else 80)
+        yield Ours(f"{SHOWN}, {name}", shown, rounds.mu)
+    for way in ("spectral", "guided"):
+        rounds = ROUNDS[f"{way}: a popular item"]
+        run = _named(SIMULATED, transcript.simulating_ours, rounds, trials=300, training=200)
+        yield Ours(f"{SIMULATED}, {way}", run, rounds.mu)
 
 
-def _line(row: AttackRow) -> str:
-    shares = (f"{100 * tally.success:.1f} % of {tally.trials:,}" for tally in (row.flawed, row.ours))
-    return f"| {row.attack} | {row.flaw} | {' | '.join(shares)} | {100 * row.bound:.1f} % |"
+def _named(attack: str, run: Trial, *args: Any, **rest: Any) -> Callable[..., dict[str, Tally]]:
+    return lambda *, rng: {attack: run(*args, **rest, rng=rng)}
 
 
-def _projection_rows(rng: np.random.Generator) -> list[AttackRow]:
-    every = settings(32)
-    ours = [trials.projection_ours(setting, users=64, trials=25, rng=rng) for setting in every]
-    sparse = [trials.sparsity_flawed(nonzeros=nonzeros, trials=40, rng=rng) for nonzeros in (5, 20, 50)]
-    lattices = [trials.lattice_flawed(density=density, trials=20, rng=rng) for density in (0.1, 0.5, 0.9)]
-    flawed = {
-        "row-space residual": (
-            "thin SVD, fewer items than users, w = 100,000",
-            trials.residual_flawed(w=100_000, trials=40, rng=rng),
-        ),
-        "one-sparse": (
-            "SJLT as printed, q = 1/m",
-            trials.sparsity_flawed(nonzeros=1, trials=100, rng=rng)["one-sparse"],
-        ),
-        "Walsh sparsity": (
-            "SJLT as printed, 5, 20 and 50 non-zeros a row",
-            _sum(tally["Walsh sparsity"] for tally in sparse),
-        ),
-        "lattice": ('reference code\'s "FJLT", densities 0.1, 0.5 and 0.9', _sum(lattices)),
+def _last_bits_flawed(dim: int, *, rng: np.random.Generator) -> Tally:
+    (setting, *_) = settings(dim)
+    score = partial(low_bits, sigma=setting.sigma)
+    return row_trials.row_attack_flawed(row_trials.unit_rows(dim, rng), setting.sigma, score, trials=400, rng=rng)
+
+
+def _per_column(sigma: float, *, rng: np.random.Generator) -> Tally:
+    return row_trials.row_attack_flawed(row_trials.gaussian_rows(400, rng), sigma, trials=4000, rng=rng)
+
+
+def _reconstruction(setting: Setting, *, rng: np.random.Generator) -> dict[str, Tally]:
+    users = 120 if setting.wide else 500  # so that items stay below the 256 columns
+    return {
+        attack: trials.reconstruction_ours(setting, users=users, rng=rng, known_rows=known)
+        for attack, known in ((SEED, False), (LEAST_SQUARES, True))
     }
-    mu = every[0].mu
-    return [
-        AttackRow(name, flaw, tally, mu, _sum(tallies[name] for tallies in ours), mu)
-        for name, (flaw, tally) in flawed.items()
+
+
+TARGETS: Final = learnt.targets()
+ROUNDS: Final = transcript.rounds_targets()
+FAR: Final = [name for name in ROUNDS if "popular" in name and "outside" not in name]
+"""Where neighbours are nearly as far apart in all steps as claimed."""
+FLAWED: Final = tuple(_flawed())
+OURS: Final = tuple(_ours())
+
+
+def as_markdown(seed: int) -> str:
+    """Run everything, and return the table for people: a line per flawed variant, and all settings of ours together."""
+    rng = np.random.default_rng(seed)
+    ours: dict[str, list[tuple[float, Tally]]] = defaultdict(list)
+    for case in OURS:
+        for attack, tally in case.run(rng=rng).items():
+            ours[attack].append((case.mu, tally))
+    lines = [
+        "| attack | flawed variant | right on it | right on ours | most allowed |",
+        "| --- | --- | --- | --- | --- |",
     ]
+    for one in FLAWED:
+        pooled = sum((tally for _, tally in ours[one.attack]), start=Tally(0, 0, 0, 0))
+        allowed = guess_bound(max((mu for mu, _ in ours[one.attack]), default=0.0))
+        shares = [f"{100 * tally.success:.1f} % of {tally.trials:,}" for tally in (one.run(rng=rng), pooled)]
+        lines.append(f"| {one.attack} | {one.variant} | {' | '.join(shares)} | {100 * allowed:.1f} % |")
+    return "\n".join(lines)
 
 
-def _reconstruction_rows(rng: np.random.Generator) -> list[AttackRow]:
-    every = settings(256)
-    shapes = ((300, 200), (200, 300))
-    flawed = _sum(trials.reconstruction_flawed(users=users, items=items, rng=rng)[0] for users, items in shapes)
-    flaw, mu = "constant seed at import, k > n", every[0].mu
-    return [
-        AttackRow(name, flaw, flawed, mu, _sum(_reconstructed(s, known_rows=known, rng=rng) for s in every), mu)
-        for name, known in (("seed regeneration", False), ("reconstruction, E known", True))
-    ]
-
-
-def _reconstructed(setting: Setting, *, known_rows: bool, rng: np.random.Generator) -> Tally:
-    users = 120 if setting.wide else 400  # so that items stay below the 256 columns
-    return trials.reconstruction_ours(setting, users=users, rng=rng, known_rows=known_rows)
-
-
-def _release_rows(rng: np.random.Generator) -> list[AttackRow]:
-    """Return the rows on two releases, last bits and metadata."""
-    every, wider = settings(16), settings(64)
-    mu, first = every[0].mu, every[0]
-    return [
-        AttackRow(
-            "noise reuse",
-            "two releases from one seed",
-            row_trials.noise_reuse_flawed(first, trials=400, rng=rng),
-            mu,
-            _sum(row_trials.noise_reuse_ours(s, trials=2000, rng=rng) for s in every),
-            mu,
-        ),
-        AttackRow(
-            "two releases together",
-            "each priced as if it were the only one",
-            row_trials.differencing_flawed(first, trials=8000, rng=rng),
-            mu,
-            _sum(row_trials.differencing_ours(s, trials=2000, rng=rng) for s in every),
-            math.sqrt(2) * mu,
-        ),
-        AttackRow(
-            "last bits",
-            "double-precision noise",
-            row_trials.low_bits_flawed(wider[0], trials=400, rng=rng),
-            mu,
-            _sum(row_trials.low_bits_ours(s, trials=500, rng=rng) for s in wider),
-            mu,
-        ),
-        AttackRow(
-            "metadata",
-            "certificate with a count or a hash of the input",
-            trials.metadata_flawed("counts", trials=40, rng=rng) + trials.metadata_flawed("hash", trials=40, rng=rng),
-            mu,
-            _sum(trials.metadata_ours(s, trials=8, rng=rng) for s in every),
-            mu,
-        ),
-    ]
-
-
-def _membership_rows(rng: np.random.Generator) -> list[AttackRow]:
-    every = settings(16)
-    mu = every[0].mu
-    ours = _sum(row_trials.membership_ours(s, trials=4000, rng=rng) for s in every)
-    weak = _sum(row_trials.membership_ours(s, trials=2000, rng=rng, noise_scale=0.7) for s in every)
-    per_column = row_trials.membership_flawed(epsilon=4, delta=PAPER_DELTA, dim=400, trials=4000, rng=rng)
-    name, claimed = "one rating or user, all else and E known", mu_of(4, PAPER_DELTA)
-    return [
-        AttackRow(name, "reference code's ε per column, called the total", per_column, claimed, ours, mu),
-        AttackRow(name, "ours with 0.7 times the noise", weak, mu, ours, mu),
-    ]
-
-
-def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
-    """Return the rows on learnt directions: the whole matrix, everything known but one rating or user."""
-    targets = [target for target in learnt.targets() if target.way.form is Form.ROWS]
-    mu, tight = targets[0].mu, [target for target in targets if target.tight]
-    ours = _sum(learnt.whole_matrix_ours(target, trials=3000, rng=rng) for target in targets)
-    weak = _sum(learnt.whole_matrix_ours(target, trials=3000, rng=rng, noise_scale=0.7) for target in tight)
-    name = "learnt rows, the whole matrix, all else and the guide known"
-    flawed = [(flaw.name, learnt.whole_matrix_flawed(flaw, mu=mu, trials=400, rng=rng)) for flaw in learnt.FLAWS]
-    flawed.append(("directions published too", learnt.directions_published_flawed(mu=mu, trials=400, rng=rng)))
-    flawed.append(("ours with 0.7 times the noise", weak))
-    return [AttackRow(name, flaw, tally, mu, ours, mu) for flaw, tally in flawed]
-
-
-def _transcript_rows(rng: np.random.Generator) -> list[AttackRow]:
-    """Return the rows on strategies in rounds: every step shown, and then only what is published."""
-    every = transcript.rounds_targets()
-    popular = {way: every[f"{way}: a popular item"] for way in ("spectral", "guided")}
-    rows = []
-    for way, target in popular.items():
-        ours = transcript.transcript_ours(target, trials=200, rng=rng)
-        cheating = transcript.transcript_ours(replace(target, noise_scale=0.5), trials=500, rng=rng)
-        name = f"every step of {way} shown"
-        rows.append(AttackRow(name, "ours with half of the noise", cheating, target.mu, ours, target.mu))
-    target = popular["spectral"]
-    ours = transcript.simulating_ours(target, trials=200, training=300, rng=rng)
-    loud = replace(target, noise_scale=0.1)
-    caught = transcript.simulating_ours(loud, trials=200, training=300, rng=rng)
-    name, flaw = "published rows of spectral, releases simulated", "ours with a tenth of the noise"
-    return [*rows, AttackRow(name, flaw, caught, target.mu, ours, target.mu)]
-
-
-GROUPS: Final[Mapping[str, Callable[[np.random.Generator], list[AttackRow]]]] = {
-    "projections": _projection_rows,
-    "reconstruction": _reconstruction_rows,
-    "releases": _release_rows,
-    "membership": _membership_rows,
-    "learnt rows": _learnt_rows,
-    "rounds": _transcript_rows,
-}
-"""The table in parts that can be run on their own."""
-
-
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    combine: Callable[[Tally, Tally], Tally] = add
-    return reduce(combine, tallies)
+if __name__ == "__main__":
+    sys.stdout.write(as_markdown(0))

@@ -172,7 +172,7 @@ def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> 
     """Return a function that makes private releases of either input: secret rows, secret noise, declared lists."""
     users = tuple(f"u{number}" for number in range(len(worlds[0])))
     items = item_names(worlds[0].shape[1])
-    inputs = [_ratings(world, users, items) for world in worlds]
+    inputs = [sparse_ratings(world, users, items) for world in worlds]
 
     def release(world: int) -> Release:
         return publish(
@@ -187,7 +187,8 @@ def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> 
     return release
 
 
-def _ratings(dense: FloatArray, users: Ids, items: Ids) -> Ratings:
+def sparse_ratings(dense: FloatArray, users: Ids, items: Ids) -> Ratings:
+    """Return what is not zero as ratings."""
     rows, columns = np.nonzero(dense)
     return Ratings.from_codes(rows, columns, dense[rows, columns], users, items)
 

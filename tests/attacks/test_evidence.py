@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pricdr.privacy.accounting import delta_of
+from pricdr.privacy.noise import probabilities
 from tests.attacks.evidence import Tally, contest, decide, guess_bound, power_bound, refutation_power
+from tests.attacks.rows import likelihood_ratio, low_bits
 
 mus = st.floats(0.01, 8)
 rates = st.floats(1e-9, 1 - 1e-9)
@@ -32,8 +34,8 @@ def test_the_guess_bound_is_the_best_average_over_all_false_alarm_rates(rate, mu
     assert (1 - best + power_bound(best, mu)) / 2 == pytest.approx(guess_bound(mu))
 
 
-@pytest.mark.parametrize("rate", [0.001, 0.02, 0.1, 0.3, 0.5, 0.9])
-@pytest.mark.parametrize("mu", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("mu", [0.3, 2.5])
 def test_a_true_claim_is_refuted_less_often_than_stated(rate, mu):
     """Exactly, by enumerating every outcome of the best attack at this false alarm rate."""
     size, level = 40, 0.05
@@ -84,3 +86,22 @@ def test_a_contest_shows_each_attack_the_same_releases(rng):
     assert tallies["perfect"].success == 1
     assert sum(seen) == tallies["perfect"].present == tallies["note"].present
     assert (tallies["perfect"] + tallies["note"]).trials == 100
+
+
+def test_the_right_signal_makes_no_value_impossible(rng):
+    """The last bits raise no false alarm: under the true signal every value fits, whatever σ and the signal's size."""
+    for sigma in (0.3, 1.19, 7.7):
+        signal = rng.standard_normal((50, 40)) * rng.choice([1e-6, 0.1, 30.0], (50, 1))
+        published = signal + sigma * rng.standard_normal(signal.shape)
+        assert (low_bits(published, signal + 0.1, signal, sigma) >= 0).all()
+        assert (low_bits(published, signal + 0.1, signal, sigma) > 0).mean() > 0.5
+
+
+def test_the_likelihood_ratio_is_the_exact_one_of_the_discrete_gaussian():
+    """On the grid its sign is that of the ratio of exact probabilities."""
+    exact = probabilities()
+    for step in (-900, -3, 200, 451, 1700):
+        for shift in (1, 400, 901):
+            ratio = likelihood_ratio([[step]], np.array([[0.0]]), np.array([[float(shift)]]))[0]
+            more_likely = exact[abs(step - shift)] > exact[abs(step)]
+            assert decide([ratio], np.random.default_rng(0))[0] == more_likely or ratio == 0

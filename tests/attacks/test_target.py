@@ -1,14 +1,19 @@
-"""What is attacked is what ``publish`` does: same numbers, same μ, and neighbours as far apart as the unit allows."""
+"""What is attacked is what ``publish`` does, with neighbours as far apart as the unit allows; and what it leaves."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from pricdr import Bounds, Ledger, Ratings, publish
+from pricdr import Bounds, Guarantee, Ledger, Ratings, publish
 from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.randomness import Secret, Simulation
-from pricdr.strategies import JLT
+from pricdr.signing import create_keys
+from pricdr.strategies import JLT, SJLT
+from tests.attacks.metadata import folder_contents, metadata
+from tests.attacks.reconstruction import undo_seed
+from tests.attacks.rows import residue_counts
 from tests.attacks.target import (
     Opened,
     Setting,
@@ -17,7 +22,10 @@ from tests.attacks.target import (
     neighbouring_ratings,
     private_release,
     settings,
+    sparse_ratings,
 )
+from tests.attacks.trials import coin_ratings
+from tests.laws import ALPHA
 
 EVERY = settings(16)
 VALUES = Setting(strategy=JLT(dim=16), bounds=Bounds(rating_bound=5))
@@ -28,8 +36,7 @@ def test_the_opened_mechanism_publishes_what_publish_does(setting, any_seed):
     rng = np.random.default_rng(any_seed)
     ratings = rng.integers(1, 6, (30, 20)) * (rng.random((30, 20)) < 0.3)
     users, items = item_names(30), item_names(20)
-    rows, columns = np.nonzero(ratings)
-    source = Ratings.from_codes(rows, columns, ratings[rows, columns].astype(float), users, items)
+    source = sparse_ratings(ratings.astype(float), users, items)
     release = publish(
         source,
         setting.guarantee,
@@ -74,19 +81,57 @@ def test_each_user_comes_from_the_input_the_truth_says(rng):
     assert np.abs(both[1] - both[0]).sum(axis=1).tolist() == [1] * 50
 
 
-@pytest.mark.parametrize("setting", EVERY, ids=str)
-def test_private_releases_are_private(setting, rng):
-    release = private_release(setting, neighbouring_ratings(setting, 16, rng))(1)
-    assert release.certificate.private
-    assert release.certificate.noise.source == "secret"
-    assert release.certificate.epsilon == 4
-
-
 def test_two_releases_in_a_ledger_cost_root_two(tmp_path):
     """The bound the differencing attack is held to is the one the certificate states."""
     setting = EVERY[0]
-    ledger = Ledger.create(tmp_path / "ledger", setting.guarantee.__class__(epsilon=9, delta=1e-6))
+    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=9, delta=1e-6))
     source = Ratings.from_triples(["a", "b"], ["x", "y"])
     for _ in range(2):
         release = publish(source, setting.guarantee, strategy=setting.strategy, ledger=ledger)
     assert release.certificate.ledger.mu_total * LATTICE_FACTOR == pytest.approx(math.sqrt(2) * setting.mu)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("setting", settings(64), ids=str)
+def test_private_releases_end_in_bits_that_are_uniform_and_share_neither_noise_nor_item_rows(setting, rng):
+    """Chi-square of the residues of the published grid steps; and two releases of equal ratings do not correlate."""
+    ratings, other = neighbouring_ratings(setting, 64, rng)
+    first, second = (private_release(setting, (ratings, other))(0) for _ in range(2))
+    assert (first.certificate.private, first.certificate.noise.source) == (True, "secret")
+    assert first.certificate.epsilon == 4
+    for release in (first, private_release(setting, (ratings, other))(1)):
+        steps = np.rint(release.matrix / release.certificate.grid).astype(np.int64)
+        for modulus in (2, 16):
+            assert stats.chisquare(residue_counts(steps, modulus)).pvalue > ALPHA
+            assert stats.chisquare(residue_counts(2 * steps, modulus)).pvalue < ALPHA
+    correlation = np.corrcoef(first.matrix.ravel(), second.matrix.ravel())[0, 1]
+    assert abs(correlation) < 6 / math.sqrt(len(first.users))  # rows of one user share a signal: count users, not cells
+
+
+@pytest.mark.parametrize("strategy", [JLT(dim=80), SJLT(dim=80)], ids=lambda s: s.name)
+def test_a_seeded_release_gives_every_rating_away_and_says_it_is_not_private(strategy, rng):
+    """Ours, with --insecure-seed: the seed regenerates E and the noise."""
+    ratings, _, _ = coin_ratings(100, 60, rng)
+    users, items = item_names(100), item_names(60)
+    promise = Guarantee(epsilon=4, delta=1e-6)
+    source = sparse_ratings(ratings, users, items)
+    release = publish(source, promise, strategy=strategy, users=users, items=items, insecure_seed=7)
+    opened = Opened.draw(Setting(strategy=strategy), items, Simulation(7))
+    assert np.array_equal(np.rint(undo_seed(release.matrix, opened, 7)), ratings)
+    assert not release.certificate.private
+    assert not np.array_equal(np.rint(undo_seed(release.matrix, opened, 8)), ratings)
+
+
+@pytest.mark.parametrize("setting", settings(8), ids=str)
+def test_our_folders_are_identical_for_neighbours_but_for_the_matrix(setting, rng, tmp_path):
+    """Names, sizes and bytes, signed too; for neighbours, and for empty ratings against full ones."""
+    private, _ = create_keys(tmp_path / "key")
+    absent, present = neighbouring_ratings(setting, 20, rng)
+    empty = absent * 0
+    empty[0, 0] = 1
+    seen = set()
+    for number, world in enumerate((absent, present, empty, 1 - empty)):
+        folder = private_release(setting, (world, world))(0).save(tmp_path / str(number), signing_key=private)
+        seen.add(metadata(folder_contents(folder)))
+        assert (folder / "certificate.json.sig").is_file()
+    assert len(seen) == 1

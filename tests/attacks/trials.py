@@ -1,7 +1,4 @@
-"""Trials of the attacks on whole releases: projections, reconstruction, metadata.
-
-Functions named ``…_flawed`` and ``…_ours`` return a tally each; tests run them setting by setting, the table over all.
-"""
+"""Trials of the attacks on whole releases: projections, reconstruction, metadata."""
 
 import math
 import tempfile
@@ -56,25 +53,28 @@ def residual_flawed(
     def publish(ratings: FloatArray) -> FloatArray:
         return flawed.thin_svd_release(ratings, w=w, dim=dim, rng=rng)
 
-    return _alone(publish, worlds, row_space_residual(worlds), trials=trials, rng=rng)
+    return alone(publish, worlds, row_space_residual(worlds), trials=trials, rng=rng)
 
 
 def sparsity_flawed(
-    *, nonzeros: float, trials: int, rng: np.random.Generator, size: int = 256, dim: int = 64
-) -> dict[str, Tally]:
-    """The sparsity tests of SJLT as printed, ``size`` users and items, ``nonzeros`` per row of P, D secret or known."""
+    *,
+    nonzeros: float,
+    trials: int,
+    rng: np.random.Generator,
+    attack: Callable[..., Distinguisher] = walsh_sparsity,
+    signs_known: bool = False,
+    size: int = 256,
+    dim: int = 64,
+) -> Tally:
+    """A sparsity test of SJLT as printed, ``size`` users and items, ``nonzeros`` per row of P, D secret or known."""
     worlds = random_worlds((size, size), rng)
     signs = rng.choice([-1.0, 1.0], size)
 
-    def publish(world: int) -> FloatArray:
-        return flawed.printed_sjlt_release(worlds[world], w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng, signs=signs)
+    def publish(ratings: FloatArray) -> FloatArray:
+        return flawed.printed_sjlt_release(ratings, w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng, signs=signs)
 
-    attacks = {
-        "one-sparse": one_sparse(worlds, PAPER_W),
-        "Walsh sparsity": walsh_sparsity(worlds, PAPER_W),
-        "Walsh sparsity, D known": walsh_sparsity(worlds, PAPER_W, signs=signs),
-    }
-    return contest(publish, attacks, trials=trials, rng=rng)
+    distinguisher = attack(worlds, PAPER_W, **({"signs": signs} if signs_known else {}))
+    return alone(publish, worlds, distinguisher, trials=trials, rng=rng)
 
 
 def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator, size: int = 128, dim: int = 64) -> Tally:
@@ -85,7 +85,7 @@ def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator, siz
         return flawed.reference_fjlt_release(ratings, w=PAPER_W, dim=dim, density=density, rng=rng)
 
     attack = lattice(worlds, PAPER_W, dim=dim, density=density)
-    return _alone(publish, worlds, attack, trials=trials, rng=rng)
+    return alone(publish, worlds, attack, trials=trials, rng=rng)
 
 
 def projection_ours(setting: Setting, *, users: int, trials: int, rng: np.random.Generator) -> dict[str, Tally]:
@@ -102,13 +102,13 @@ def projection_ours(setting: Setting, *, users: int, trials: int, rng: np.random
     return contest(lambda world: release(world).matrix.astype(np.float64), attacks, trials=trials, rng=rng)
 
 
-def reconstruction_flawed(*, users: int, items: int, rng: np.random.Generator) -> tuple[Tally, bool]:
-    """Regenerate the projection of a constant seed; also whether every single rating was recovered."""
-    ratings, columns, truth = coin_ratings(users, items, rng)
+def reconstruction_flawed(*, users: int, items: int, rng: np.random.Generator) -> Tally:
+    """Regenerate the projection of a constant seed: every single rating, rated or not, is a trial."""
+    ratings, _, _ = coin_ratings(users, items, rng)
     dim = items + items // 4
     w = flawed.per_column_w(1.0, 1 / users, dim=dim)
     recovered = undo_constant_seed(flawed.constant_seed_release(ratings, w=w, dim=dim), n_items=items, w=w)
-    return _cells_right(recovered, columns, truth), bool((np.rint(recovered) == ratings).all())
+    return Tally.of(ratings.ravel() == 1, np.rint(recovered).ravel() == 1)
 
 
 def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generator, known_rows: bool) -> Tally:
@@ -162,7 +162,7 @@ def metadata_ours(setting: Setting, *, trials: int, rng: np.random.Generator) ->
     return contest(folder, {"": attack}, trials=trials, rng=rng)[""]
 
 
-def _alone(
+def alone(
     publish: Callable[[FloatArray], FloatArray],
     worlds: Worlds,
     attack: Distinguisher,
@@ -170,6 +170,7 @@ def _alone(
     trials: int,
     rng: np.random.Generator,
 ) -> Tally:
+    """One attack, on releases of either of two inputs."""
     return contest(lambda world: publish(worlds[world]), {"": attack}, trials=trials, rng=rng)[""]
 
 

@@ -16,6 +16,7 @@ from pricdr.privacy.steps import Bounds, Declared, calibrate
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
 from pricdr.strategies import Features
+from tests.settings import config
 
 PROMISE = Guarantee(epsilon=1, delta=1e-6)
 USERS = tuple(f"u{at:02d}" for at in range(12))
@@ -142,7 +143,7 @@ def folder(tmp_path, monkeypatch):
 
 def _publish(table, *more):
     promise = ["--epsilon", "1", "--delta", "1e-6", "--users", "users.txt", "--out", "r"]
-    return cli.run(["publish", "ratings.csv", "--strategy", "features", "--item-features", table, *promise, *more])
+    return cli.run(["publish", "ratings.csv", "--strategy", "features", *config(item_features=table), *promise, *more])
 
 
 @pytest.mark.parametrize("table", ["numbers.csv", "tags.csv"])

@@ -15,11 +15,12 @@ from pricdr import Guarantee, Ratings, publish
 from pricdr.cli import run
 from pricdr.errors import PriCDRError
 from pricdr.strategies import JLT, SJLT, Guided, LearnFrom, Spectral
+from tests.settings import config
 
 RARE_ITEM = "the-one-book-nobody-may-know-of"
 RARE_USER = "unlisted-user-7731"
 SEED = 918273645
-OPTIONS = (("--strategy", "spectral"), ("--strategy", "spectral", "--learn-from", "all"), ("--strategy", "jlt"))
+OPTIONS = (("--strategy", "spectral"), ("--strategy", "spectral", *config(learn_from="all")), ("--strategy", "jlt"))
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 
 

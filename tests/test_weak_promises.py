@@ -20,6 +20,7 @@ from pricdr.errors import InputError, VerificationError
 from pricdr.privacy.accounting import Calibration, epsilon_warnings, odds_factor
 from pricdr.release.readme import readme, statement, weakness
 from pricdr.strategies import JLT, Spectral
+from tests.settings import config
 
 RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
 USERS = ["a", "b", "c"]
@@ -101,7 +102,7 @@ def test_one_field_decides_what_every_command_does_with_a_release(company, capsy
     guided = ("publish", "target.parquet", *publishing, "4", "--strategy", "guided", "--guide", "r", "--out")
     code, shown = pricdr(*guided, "g")
     assert (code, "the guide is marked NOT PRIVATE" in shown) == ((0, False) if private else (2, True))
-    assert pricdr(*guided, "h", "--allow-not-private-guide")[0] == 0
+    assert pricdr(*guided, "h", *config(allow_not_private_guide=True))[0] == 0
 
 
 def test_a_certificate_that_calls_itself_private_above_16_does_not_verify(tmp_path):

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import typer
+from pydantic import TypeAdapter
 
 from pricdr.cli import app
+from pricdr.cli.publish_settings import SETTINGS, Settings
 
 INTRODUCTION: Final = """# Command line
 
@@ -43,7 +45,18 @@ def _section(name: str, command: Any, context: typer.Context) -> str:  # noqa: A
     usage = command.get_usage(context).removeprefix("Usage: ")
     parts = [f"{level} {name}", f"    {usage}", _plain(command.help or "")]
     parts += [_parameter(parameter.get_help_record(context)) for parameter in command.params if not parameter.hidden]
+    if name == "pricdr publish":
+        parts += list(_settings())
     return "\n\n".join(part for part in parts if part)
+
+
+def _settings() -> Iterator[str]:
+    """Yield what a file for --config can set beside the options."""
+    yield "### Settings of pricdr publish --config"
+    yield "TOML: every option above by its name without dashes in front, except `log-json`, and these:"
+    described = TypeAdapter(Settings).json_schema()["properties"]
+    for key, field in SETTINGS.items():
+        yield f"`{key}`\n:   {_plain(' '.join(described[field]['description'].split()))}"
 
 
 def _parameter(record: tuple[str, str]) -> str:

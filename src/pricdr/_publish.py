@@ -408,7 +408,7 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
     if not promise.private and not allow_not_private:
         raise InputError(
             "the guide is marked NOT PRIVATE: it protects nobody on the other side "
-            "(allow_not_private_guide, or --allow-not-private-guide, if that is known and meant)"
+            "(allow_not_private_guide, if that is known and meant)"
         )
     return GuideStatement(
         sha256=release.sha256(),

@@ -133,7 +133,7 @@ class DiskSpaceError(OutputError):
     """A disk that is too small for what is to be sorted there; the message says how many ratings that is."""
 
     withheld = True
-    logged = "the disk has too little room: choose another one with --temp-dir"
+    logged = "the disk has too little room: choose another one with temp-dir in --config"
 
 
 class MissingExtraError(PriCDRError, ImportError):

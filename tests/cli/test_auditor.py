@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from pricdr.signing import fingerprint, read_public_key
+from tests.settings import config
 
 HOSTILE = "\x1b[2J"
 
@@ -14,7 +15,7 @@ HOSTILE = "\x1b[2J"
 def signed(here, pricdr, ratings, publish):
     """A key and a release that it signed, with an issuer."""
     assert pricdr("keygen", "--out", "key").code == 0
-    assert publish(ratings, "--sign", "key", "--issuer", "Films & Co.", out="signed").code == 0
+    assert publish(ratings, "--sign", "key", *config(issuer="Films & Co."), out="signed").code == 0
     return here / "signed"
 
 
@@ -76,7 +77,7 @@ def test_a_release_that_fails_to_verify_leaves_no_page(signed, refused):
 
 def test_an_issuer_that_is_none_is_refused_before_the_ledger_is_charged(refused_publish, ratings):
     for issuer in ("", "x" * 201, HOSTILE, " a"):
-        assert "\x1b" not in refused_publish(ratings, "--issuer", issuer, says="issuer must be")
+        assert "\x1b" not in refused_publish(ratings, *config(issuer=issuer), says="issuer must be")
 
 
 # two releases
@@ -166,8 +167,8 @@ def test_train_heeds_notices_too(revoked, refused, ratings, pricdr, publish):
 def test_a_revoked_guide_guides_nobody(revoked, refused, ratings):
     publish = ("publish", ratings, "--epsilon", 4, "--delta", 1e-6, "--out", "guided")
     guided = (*publish, "--strategy", "guided", "--guide", revoked)
-    refused(*guided, "--revocations", "notices", says=f"--guide {revoked}", code=1)
-    refused(*publish, "--revocations", "notices", says="--revocations belongs to --strategy guided, not to spectral")
+    refused(*guided, *config(revocations="notices"), says=f"--guide {revoked}", code=1)
+    refused(*publish, *config(revocations="notices"), says="revocations belongs to strategy guided, not to spectral")
 
 
 def test_what_does_not_count_is_warned_of_and_bounded(revoked, pricdr, here):

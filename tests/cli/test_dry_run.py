@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pricdr import Ledger, verify
+from tests.settings import config
 
 USERS = "alice\nbob\ndave\n"
 STRATEGIES = [(), ("--strategy", "jlt"), ("--strategy", "sjlt"), ("--unit", "user", "--clip", "2")]
@@ -126,12 +127,12 @@ def test_a_ledger_that_cannot_be_spent_from_is_refused_in_a_dry_run_too(here, ra
 
 
 def test_the_papers_calibration_costs_what_it_delivers(ratings, users, rehearse):
-    outcome = rehearse(ratings, "--users", users, "--strategy", "jlt", "--calibration", "paper")
+    outcome = rehearse(ratings, "--users", users, "--strategy", "jlt", *config(calibration="paper"))
     assert "paper calibration: nominal epsilon 4, exact 0.0" in outcome.out
 
 
 def test_a_dry_run_without_noise_says_so(ratings, users, rehearse):
-    shown = rehearse(ratings, "--users", users, "--insecure-no-noise").out
+    shown = rehearse(ratings, "--users", users, *config(insecure_no_noise=True)).out
     assert "noise: none" in shown
     assert "cost: it is NOT PRIVATE" in shown
 
@@ -153,7 +154,7 @@ def test_json_and_log_hold_nothing_read_off_the_ratings(here, users, pricdr):
         (here / "ratings.csv").write_bytes((here / f"{name}.csv").read_bytes())
         fixed = ("publish", "ratings.csv", "--users", users, "--epsilon", 4, "--delta", 1e-6, "--out", "release")
         values = ("--values", "--rating-bound", 5, "--rating-step", 1, "--insecure-seed", 1)
-        assert pricdr(*fixed, *values, "--json", f"{name}.json", "--log", f"{name}.jsonl").code == 0
+        assert pricdr(*fixed, *values, "--json", f"{name}.json", *config(log=f"{name}.jsonl")).code == 0
         texts.append((here / f"{name}.json").read_text() + (here / f"{name}.jsonl").read_text())
         for path in (here / "release").iterdir():
             path.unlink()
@@ -168,7 +169,7 @@ def _events(file):
 
 
 def test_the_log_says_what_happened_and_is_private(here, ratings, users, ledger, publish):
-    asked = (ratings, "--users", users, "--ledger", ledger, "--log", "publish.jsonl")
+    asked = (ratings, "--users", users, "--ledger", ledger, *config(log="publish.jsonl"))
     assert publish(*asked, "--dry-run").code == 0
     assert publish(*asked).code == 0
     assert publish(*asked, "--epsilon", 8, out="more").code == 1
@@ -188,7 +189,7 @@ def test_the_log_says_what_happened_and_is_private(here, ratings, users, ledger,
 def test_a_log_never_quotes_a_row(here, users, publish):
     (here / "bad.csv").write_text("user,item,rating\nalice,secret-item,not a number\n")
     values = ("--values", "--rating-bound", 5, "--rating-step", 1)
-    outcome = publish("bad.csv", "--users", users, *values, "--log", "publish.jsonl")
+    outcome = publish("bad.csv", "--users", users, *values, *config(log="publish.jsonl"))
     assert "not a number" in outcome.err
     (_, failed) = _events(here / "publish.jsonl")
     assert (failed["event"], failed["error"]) == ("failed", "InputError")
@@ -197,17 +198,17 @@ def test_a_log_never_quotes_a_row(here, users, publish):
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_anything_is_spent(here, ratings, ledger, refused_publish):
-    refused_publish(ratings, "--log", here / "nowhere" / "publish.jsonl", says=("cannot write", "nowhere"))
+    refused_publish(ratings, *config(log=here / "nowhere" / "publish.jsonl"), says=("cannot write", "nowhere"))
 
 
 @pytest.mark.parametrize("name", ["ratings.csv", "budget.jsonl", "users.txt"])
 def test_a_file_that_is_no_log_is_not_appended_to(ratings, ledger, refused_publish, name):
-    refused_publish(ratings, "--log", name, says=(name, "is not a log"))
+    refused_publish(ratings, *config(log=name), says=(name, "is not a log"))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_log_on_a_full_disk_does_not_lose_the_release(here, ratings, users, publish):
-    outcome = publish(ratings, "--users", users, "--log", "/dev/full")
+    outcome = publish(ratings, "--users", users, *config(log="/dev/full"))
     assert outcome.code == 0
     assert "/dev/full is incomplete: No space left on device" in outcome.err
     verify(here / "release")
@@ -234,9 +235,9 @@ def test_values_that_are_clamped_or_rounded_are_counted_on_screen_alone(here, pr
     [
         ("--json", "release/facts.json"),
         ("--json", "release"),
-        ("--log", "release"),
-        ("--log", "release/log"),
-        ("--log", "both", "--json", "both"),
+        config(log="release"),
+        config(log="release/log"),
+        (*config(log="both"), "--json", "both"),
         ("--json", "./new/../release/facts.json", "--dry-run"),
     ],
     ids=" ".join,
@@ -251,4 +252,4 @@ def test_a_json_file_that_cannot_be_written_is_found_before_anything_is_spent(he
 
 
 def test_a_log_has_no_dash(ratings, refused_publish):
-    refused_publish(ratings, "--log", "-", says="--log takes a file")
+    refused_publish(ratings, *config(log="-"), says="log takes a file")

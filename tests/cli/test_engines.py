@@ -10,6 +10,7 @@ import pytest
 from pricdr import Ledger, memory, verify
 from pricdr.data.ids import read_ids
 from pricdr.engines import outofcore
+from tests.settings import config
 
 SEEDED = ("--insecure-seed", 3)
 
@@ -40,7 +41,7 @@ def files_of(folder):
         ("--users", "users.txt"),
         ("--threshold", 3),
         ("--values", "--rating-bound", 5, "--rating-step", 1, "--strategy", "jlt"),
-        ("--users", "users.txt", "--learn-from", "all", "--buckets", 64),
+        ("--users", "users.txt", *config(learn_from="all", buckets=64)),
         ("--users", "users.txt", "--unit", "user", "--clip", 4),
     ],
     ids=lambda options: " ".join(map(str, options)),
@@ -126,6 +127,7 @@ def test_a_smaller_limit_gives_a_smaller_sort_down_to_a_floor(monkeypatch):
 FULL = """
 import resource, runpy, signal, sys
 from pricdr.engines import outofcore
+from tests.settings import config
 outofcore.EXPANSION = 10**9
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
@@ -150,6 +152,7 @@ def test_a_disk_that_fails_at_any_step_is_one_line_and_nothing_is_spent(here, ma
 KILLED = """
 import os, runpy, signal, sys
 from pricdr.engines import outofcore
+from tests.settings import config
 from pricdr.release.folder import Release
 outofcore.EXPANSION = 10**9
 def killed(*_, **__):
@@ -200,12 +203,12 @@ def test_a_dry_run_counts_and_does_not_sort(here, many, publish, on_disk):
 
 def test_refusals_name_the_option(here, many, publish, on_disk):
     on_disk()
-    assert "--temp-dir is for --engine duckdb" in publish(many, "--temp-dir", here, "--engine", "spark").err
+    assert "temp-dir is for --engine duckdb" in publish(many, *config(temp_dir=here), "--engine", "spark").err
     assert "--engine spark reads Parquet or a table" in publish(many, "--engine", "spark").err
-    missing = publish(many, "--temp-dir", here / "nowhere")
+    missing = publish(many, *config(temp_dir=here / "nowhere"))
     assert missing.code == 2
     assert "nowhere: No such file or directory" in missing.err
-    assert publish(many, "--temp-dir", here, out="one").code == 0
+    assert publish(many, *config(temp_dir=here), out="one").code == 0
 
 
 def test_noise_alone_is_warned_of_with_ratings_on_disk_too(here, many, publish, on_disk):
@@ -245,6 +248,7 @@ import pricdr
 from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.workspace import Workspace
 from pricdr.engines.outofcore import read_on_disk
+from tests.settings import config
 
 rng = np.random.default_rng(0)
 with tempfile.TemporaryDirectory() as folder:

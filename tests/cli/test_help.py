@@ -53,7 +53,7 @@ def test_an_option_has_the_same_default_in_every_command():
                 if option.startswith("--") and not getattr(parameter, "hidden", False):
                     found[option][_default(parameter)].add(name)
     shared = {option: dict(defaults) for option, defaults in found.items() if sum(map(len, defaults.values())) > 1}
-    assert {"--unit", "--strategy", "--density", "--seed", "--json", "--public-key", "--device"} <= set(shared)
+    assert {"--unit", "--strategy", "--dim", "--seed", "--json", "--public-key", "--device"} <= set(shared)
     for option, defaults in shared.items():
         assert option in THEIR_OWN or len(defaults) == 1, f"{option}: {defaults}"
 

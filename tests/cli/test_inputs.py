@@ -9,6 +9,7 @@ import pytest
 
 from pricdr.cli.ratings import FormatName
 from pricdr.data.reading.formats import Format
+from tests.settings import config
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_standard_input_in_a_process_of_its_own(here, many):
     command = [sys.executable, "-m", "pricdr", "publish", "-", "--epsilon", "4", "--delta", "1e-6", "--out", "piped"]
     with (here / "one.parquet").open("rb") as file:
         done = subprocess.run(
-            [*command, "--format", "parquet"], stdin=file, capture_output=True, text=True, check=False
+            [*command, *config(format="parquet")], stdin=file, capture_output=True, text=True, check=False
         )
     assert done.returncode == 0, done.stderr
     assert "standard input: " in done.stdout

@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from pricdr import Ledger
+from tests.settings import config
 
 USERS = [f"u{at:02d}" for at in range(12)]
 ITEMS = [f"i{at}" for at in range(8)]
@@ -134,14 +135,14 @@ def test_the_user_unit_bounds_the_sum_of_a_users_ratings(here, learn, pricdr):
 @pytest.mark.parametrize(
     ("options", "universe", "rows"),
     [
-        ((), "hashed into buckets", 65536),
-        (("--buckets", 50), "hashed into buckets", 50),
-        (("--items", "items.txt"), "declared", 9),
+        (config(learn_from="all"), "hashed into buckets", 65536),
+        (config(learn_from="all", buckets=50), "hashed into buckets", 50),
+        ((*config(learn_from="all"), "--items", "items.txt"), "declared", 9),
     ],
     ids=["hashed", "fifty buckets", "listed items"],
 )
 def test_users_outside_the_list_are_learnt_from_and_pay(here, learn, pricdr, ledger, options, universe, rows):
-    outcome = learn("--learn-from", "all", "--ledger", ledger, *options)
+    outcome = learn("--ledger", ledger, *options)
     assert (outcome.code, outcome.err) == (0, STARS)
     assert "5 users of the ratings are not listed and get no row; directions are learnt from them first" in outcome.out
     assert "they are protected by the same promise" in outcome.out
@@ -165,13 +166,15 @@ def test_users_outside_the_list_are_learnt_from_and_pay(here, learn, pricdr, led
 
 
 def test_learning_from_all_without_a_list_has_nobody_else_to_learn_from(here, source, pricdr):
-    outcome = pricdr("publish", source, *PROMISE, "--learn-from", "all", "--out", "release")
+    outcome = pricdr("publish", source, *PROMISE, *config(learn_from="all"), "--out", "release")
     assert outcome.code == 0
-    assert "warning: --learn-from all: every user is listed" in outcome.err
+    assert "warning: learn-from all: every user is listed" in outcome.err
     assert pricdr("verify", "release").code == 0
 
 
-@pytest.mark.parametrize(("options", "steps", "refine"), [((), 6, 1), (("--refine",), 6, 1), (("--no-refine",), 2, 0)])
+@pytest.mark.parametrize(
+    ("options", "steps", "refine"), [((), 6, 1), (config(refine=True), 6, 1), (config(refine=False), 2, 0)]
+)
 def test_a_guide_is_followed_and_stated(here, learn, other, pricdr, options, steps, refine):
     outcome = learn("--strategy", "guided", "--guide", other, *options)
     assert (outcome.code, outcome.err) == (0, STARS + NO_LEDGER)
@@ -200,8 +203,8 @@ def test_a_guide_may_know_more_users_than_are_listed(here, learn, lists, publish
 def test_a_guide_that_lacks_users_is_refused_or_filled(here, refused_learn, learn, other, pricdr):
     (here / "users.txt").write_text("".join(f"{user}\n" for user in USERS))
     guided = ("--strategy", "guided", "--guide", other)
-    refused_learn(*guided, says=("the guide lacks 5 of 12 listed users", f"'{USERS[7]}'", "--fill-guide"))
-    outcome = learn(*guided, "--fill-guide")
+    refused_learn(*guided, says=("the guide lacks 5 of 12 listed users", f"'{USERS[7]}'", "fill-guide"))
+    outcome = learn(*guided, *config(fill_guide=True))
     assert (outcome.code, outcome.err) == (0, STARS + NO_LEDGER)
     assert "the guide lacks 5 listed users" in outcome.out
     assert certificate_of(here / "release")["guide"]["missing_users"] == 5
@@ -215,15 +218,15 @@ def test_a_guide_that_knows_nobody_is_refused_even_where_it_may_be_filled(here, 
     assert publish("t.csv", out="strange").code == 0
     guided = ("--strategy", "guided", "--guide", "strange")
     refused_learn(*guided, says="lacks 8 of 8 listed users")
-    refused_learn(*guided, "--fill-guide", says="no row for any listed user")
+    refused_learn(*guided, *config(fill_guide=True), says="no row for any listed user")
 
 
-@pytest.mark.parametrize("flag", [("--insecure-seed", 7), ("--insecure-no-noise",)], ids=["seeded", "no noise"])
+@pytest.mark.parametrize("flag", [("--insecure-seed", 7), config(insecure_no_noise=True)], ids=["seeded", "no noise"])
 def test_a_guide_that_is_not_private_is_refused_or_disclosed(here, refused_learn, learn, other, publish, pricdr, flag):
     assert publish("target.csv", "--users", "users.txt", *flag, out="bare").code == 0
     guided = ("--strategy", "guided", "--guide", "bare")
-    refused_learn(*guided, says=("the guide is marked NOT PRIVATE", "--allow-not-private-guide"))
-    outcome = learn(*guided, "--allow-not-private-guide")
+    refused_learn(*guided, says=("the guide is marked NOT PRIVATE", "allow_not_private_guide"))
+    outcome = learn(*guided, *config(allow_not_private_guide=True))
     assert outcome.code == 0
     warning = "the guide is NOT PRIVATE: it protects nobody on the other side"
     assert outcome.err == f"{STARS}{NO_LEDGER}warning: {warning}\n"
@@ -252,7 +255,7 @@ def test_a_guide_that_is_no_folder_is_refused(refused_learn, source):
 
 
 def test_public_features_are_used_as_they_are(here, learn, features, pricdr):
-    outcome = learn("--strategy", "features", "--item-features", features)
+    outcome = learn("--strategy", "features", *config(item_features=features))
     assert (outcome.code, outcome.err) == (0, STARS + NO_LEDGER)
     assert "learnt" not in outcome.out
     assert "items with features: 8; 0 others are left out" in outcome.out
@@ -260,63 +263,62 @@ def test_public_features_are_used_as_they_are(here, learn, features, pricdr):
     assert (certificate["dim"], certificate["items"], len(certificate["steps"])) == (3, 8, 1)
     assert certificate["input"]["item_universe"] == "declared"
     assert pricdr("verify", "release").code == 0
-    assert learn("--strategy", "features", "--item-features", features, "--dim", 2, out="two").code == 0
+    assert learn("--strategy", "features", *config(item_features=features), "--dim", 2, out="two").code == 0
     assert certificate_of(here / "two")["dim"] == 2
 
 
 def test_items_without_features_are_left_out_and_the_screen_says_so(here, learn, features):
     features.write_text("".join(features.read_text().splitlines(keepends=True)[:-2]))
     assert "items with features: 6; 2 others are left out" in (
-        learn("--strategy", "features", "--item-features", features).out
+        learn("--strategy", "features", *config(item_features=features)).out
     )
-    outcome = learn("--strategy", "features", "--item-features", features, "--items", "items.txt", out="listed")
+    outcome = learn("--strategy", "features", *config(item_features=features), "--items", "items.txt", out="listed")
     assert "listed items: 9; 0 others are left out" in outcome.out
     assert certificate_of(here / "listed")["items"] == 9
 
 
 def test_features_that_cannot_be_used_are_refused(here, refused_learn, features):
     strategy = ("--strategy", "features")
-    refused_learn(*strategy, says=("--strategy features", "--item-features"))
-    refused_learn(*strategy, "--item-features", "nowhere.csv", says=("nowhere.csv", "no such file"))
-    refused_learn(*strategy, "--item-features", features, "--dim", 4, says=("dim 4", "3 columns"))
+    refused_learn(*strategy, says=("--strategy features", "item-features"))
+    refused_learn(*strategy, *config(item_features="nowhere.csv"), says=("nowhere.csv", "no such file"))
+    refused_learn(*strategy, *config(item_features=features), "--dim", 4, says=("dim 4", "3 columns"))
     (here / "words.csv").write_text("item,genre\ni0,war\n")
-    refused_learn(*strategy, "--item-features", "words.csv", says=("words.csv", "genre", "number"))
+    refused_learn(*strategy, *config(item_features="words.csv"), says=("words.csv", "genre", "number"))
 
 
 STRANGERS = [
-    (("--guide", "other"), "guided"),
-    (("--refine",), "guided"),
-    (("--no-refine",), "guided"),
-    (("--fill-guide",), "guided"),
-    (("--allow-not-private-guide",), "guided"),
-    (("--item-features", "features.csv"), "features"),
-    (("--learn-from", "all"), "spectral"),
-    (("--learn-from", "listed"), "spectral"),
-    (("--buckets", 10), "spectral"),
+    ("refine", True, "guided"),
+    ("refine", False, "guided"),
+    ("fill_guide", True, "guided"),
+    ("allow_not_private_guide", True, "guided"),
+    ("item_features", "features.csv", "features"),
+    ("learn_from", "listed", "spectral"),
+    ("buckets", 10, "spectral"),
+    ("density", 0.5, "sjlt"),
 ]
 
 
-@pytest.mark.parametrize(("option", "owner"), STRANGERS, ids=lambda value: value[0] if isinstance(value, tuple) else "")
-@pytest.mark.parametrize("strategy", ["spectral", "guided", "features", "jlt", "sjlt"])
-def test_options_of_another_strategy_are_refused(refused_learn, option, owner, strategy):
-    if strategy != owner:
-        says = f"{option[0]} belongs to --strategy {owner}, not to {strategy}"
-        refused_learn("--strategy", strategy, *option, says=says)
+@pytest.mark.parametrize(("setting", "value", "owner"), STRANGERS)
+def test_settings_of_another_strategy_are_refused(refused_learn, setting, value, owner):
+    for strategy in {"spectral", "guided", "jlt"} - {owner}:
+        says = f"{setting.replace('_', '-')} belongs to strategy {owner}, not to {strategy}"
+        refused_learn("--strategy", strategy, *config(**{setting: value}), says=says)
+    refused_learn("--guide", "other", says="--guide belongs to --strategy guided, not to spectral")
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (("--strategy", "guided"), ("--strategy guided", "--guide")),
-        (("--density", 0.5), "--density belongs to --strategy sjlt, not to spectral"),
-        (("--buckets", 10), ("--buckets", "--learn-from all")),
-        (("--buckets", 10, "--learn-from", "all", "--items", "items.txt"), ("--buckets", "--items")),
-        (("--buckets", 0, "--learn-from", "all"), ("buckets", "at least 1")),
-        (("--buckets", 10**9, "--learn-from", "all"), "buckets, got 1,000,000,000"),
+        (config(density=0.5), "density belongs to strategy sjlt, not to spectral"),
+        (config(buckets=10), "buckets belongs to learn-from all"),
+        ((*config(buckets=10, learn_from="all"), "--items", "items.txt"), ("buckets", "--items")),
+        (config(buckets=0, learn_from="all"), ("buckets", "at least 1")),
+        (config(buckets=10**9, learn_from="all"), "buckets, got 1,000,000,000"),
         (("--dim", 257), "at most 256 numbers per user, got 257"),
         (("--dim", 0), ("dim", "at least 1")),
-        (("--learn-from", "others"), ("--learn-from", "others", "listed", "all")),
-        (("--calibration", "paper"), ("paper", "not for spectral", "--strategy jlt")),
+        (config(learn_from="others"), ("learn-from", "others", "listed", "all")),
+        (config(calibration="paper"), ("paper", "not for spectral", "--strategy jlt")),
         (("--clip", 3), ("clip", "unit rating")),
     ],
 )
@@ -339,11 +341,11 @@ def test_the_largest_dimension_is_256(here, learn):
 
 KINDS = {
     "spectral": ((), 8),
-    "spectral from all": (("--learn-from", "all", "--buckets", 20), 9),
+    "spectral from all": (config(learn_from="all", buckets=20), 9),
     "spectral per user": (("--unit", "user", "--clip", 3), 8),
     "guided": (("--strategy", "guided", "--guide", "other"), 6),
-    "guided once": (("--strategy", "guided", "--guide", "other", "--no-refine"), 2),
-    "features": (("--strategy", "features", "--item-features", "features.csv"), 1),
+    "guided once": (("--strategy", "guided", "--guide", "other", *config(refine=False)), 2),
+    "features": (("--strategy", "features", *config(item_features="features.csv")), 1),
     "jlt": (("--strategy", "jlt", "--dim", 8), 1),
 }
 
@@ -383,7 +385,7 @@ def test_an_audit_takes_users_without_a_folder_alone(refused, learn):
 
 def test_the_ledger_pays_once_for_each_release_whatever_its_steps(here, learn, other, ledger, pricdr):
     guided = ("--strategy", "guided", "--guide", "other")
-    for number, options in enumerate([(), ("--learn-from", "all", "--buckets", 20), guided], 1):
+    for number, options in enumerate([(), config(learn_from="all", buckets=20), guided], 1):
         out = here / f"release{number}"
         assert learn("--epsilon", 2, "--ledger", ledger, *options, out=out).code == 0
         spends = Ledger(ledger).read().spends

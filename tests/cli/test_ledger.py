@@ -8,6 +8,7 @@ import pytest
 
 from pricdr import Ledger
 from pricdr.privacy.accounting import composed_epsilon
+from tests.settings import config
 
 
 def init(pricdr, file, epsilon=8, unit="rating"):
@@ -111,7 +112,7 @@ def test_a_ledger_of_another_unit_is_refused(here, ratings, pricdr, refused, hel
     )
 
 
-@pytest.mark.parametrize("flags", [("--insecure-seed", 1), ("--insecure-no-noise",)])
+@pytest.mark.parametrize("flags", [("--insecure-seed", 1), config(insecure_no_noise=True)])
 def test_a_release_that_is_not_private_cannot_be_entered(ratings, refused_publish, flags):
     refused_publish(ratings, *flags, says=("not private", "ledger"))
 
@@ -134,7 +135,7 @@ def test_spending_through_the_command_keeps_the_file_private(ratings, ledger, pu
     [
         ("user", ("--epsilon", 1, "--unit", "user", "--clip", 1e-300)),
         ("rating", ("--epsilon", 1e9)),
-        ("rating", ("--epsilon", 1, "--calibration", "paper")),
+        ("rating", ("--epsilon", 1, *config(calibration="paper"))),
         ("user", ("--epsilon", 1, "--unit", "user", "--clip", 1e300)),
         ("rating", ("--epsilon", 1, "--values", "--rating-bound", 1e300, "--rating-step", 1e296)),
     ],
@@ -222,7 +223,7 @@ def test_a_release_outside_any_ledger_is_warned_of_once(ratings, ledger, publish
     assert publish(ratings, out="plain").err.count("not counted against a budget") == 1
     assert "budget" not in publish(ratings, "--ledger", ledger, out="paid").err
     assert "budget" not in publish(ratings, "--insecure-seed", 1, out="seeded").err
-    assert "budget" not in publish(ratings, "--insecure-no-noise", out="noiseless").err
+    assert "budget" not in publish(ratings, *config(insecure_no_noise=True), out="noiseless").err
 
 
 def test_inspect_says_that_the_budget_is_the_promise(paid, pricdr):

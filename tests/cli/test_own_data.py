@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from pricdr import Ratings
+from tests.settings import config
 
 RNG = np.random.default_rng(1)
 PAIRS = sorted({(int(u), int(i)) for u, i in zip(RNG.integers(0, 30, 700), RNG.integers(0, 300, 700), strict=True)})
@@ -72,7 +73,7 @@ def test_too_many_bad_rows_are_refused_with_their_number(here, refused, publish)
     (here / "r.csv").write_text("user,item\n" + "a,b\n" * 9 + "a\x1b[2J,b\n")
     says = ("1 of 10 rows is bad, more than 1% (--most-bad-rows)", "row 10 (line 11): the user id 'a\\x1b[2J'")
     refused("split", "r.csv", "--out", "s", "--skip-bad-rows", says=says)
-    assert publish("r.csv", "--skip-bad-rows", "--most-bad-rows", 0.1).code == 0
+    assert publish("r.csv", *config(skip_bad_rows=True, most_bad_rows=0.1)).code == 0
 
 
 def test_nothing_that_leaves_the_source_tells_of_skipped_rows_or_stars(here, publish):
@@ -81,7 +82,9 @@ def test_nothing_that_leaves_the_source_tells_of_skipped_rows_or_stars(here, pub
     written = []
     for name, more in (("with", "b\n,y,3\n"), ("without", "")):
         (here / f"{name}.csv").write_text("user,item,rating\na,x,1\nb,y,5\n" + more)
-        outcome = publish(f"{name}.csv", "--users", "users.txt", "--skip-bad-rows", "--most-bad-rows", 0.9, out=name)
+        outcome = publish(
+            f"{name}.csv", "--users", "users.txt", *config(skip_bad_rows=True, most_bad_rows=0.9), out=name
+        )
         assert ("skipped: 2 bad rows" in outcome.out) == bool(more)
         assert "look like stars" in outcome.err
         certificate = json.loads((here / name / "certificate.json").read_text())

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 import pricdr as library
 from pricdr.privacy.accounting import epsilon_for, paper_sigma
+from tests.settings import config
 
 STRANGE = [
     "007",
@@ -63,7 +64,7 @@ def test_the_defaults_are_the_designs(here, ratings, pricdr):
 
 def test_duplicate_rows_are_counted_and_the_largest_value_counts(here, publish):
     (here / "r.csv").write_text("user,item,rating\na,x,2\na,x,5\nb,x,1\na,x,3\n")
-    bound = ("--values", "--rating-bound", 5, "--rating-step", 1, "--insecure-no-noise", "--insecure-seed", 1)
+    bound = ("--values", "--rating-bound", 5, "--rating-step", 1, *config(insecure_no_noise=True), "--insecure-seed", 1)
     outcome = publish("r.csv", *bound, "--strategy", "jlt")
     assert outcome.code == 0
     assert "duplicates: 2 rows repeat a (user, item) pair; the largest value counts" in outcome.out
@@ -73,7 +74,7 @@ def test_duplicate_rows_are_counted_and_the_largest_value_counts(here, publish):
 
 def test_duplicates_without_ratings_count_once(here, publish):
     (here / "r.csv").write_text("user,item\na,x\na,x\nb,x\n")
-    outcome = publish("r.csv", "--insecure-no-noise", "--insecure-seed", 1, "--strategy", "jlt")
+    outcome = publish("r.csv", *config(insecure_no_noise=True), "--insecure-seed", 1, "--strategy", "jlt")
     assert "duplicates: 1 rows" in outcome.out
     assert "each row counts as 1" in outcome.out
     assert np.linalg.norm(rows_of(here / "release")[1], axis=1) == pytest.approx([1, 1], rel=1e-3)
@@ -92,7 +93,7 @@ def test_strange_ids_are_kept_as_text_byte_for_byte(here, publish):
 
 def test_listed_users_without_ratings_get_a_row_of_noise(here, ratings, publish):
     (here / "users.txt").write_text("zoe\ncarol\nalice\nyan\n")
-    outcome = publish(ratings, "--users", "users.txt", "--insecure-no-noise")
+    outcome = publish(ratings, "--users", "users.txt", *config(insecure_no_noise=True))
     assert "listed users: 4, of them 2 without ratings; 1 users of the ratings are not listed" in outcome.out
     users, rows = rows_of(here / "release")
     assert users == ["zoe", "carol", "alice", "yan"]
@@ -148,7 +149,7 @@ def test_one_over_the_listed_users_is_what_counts(here, publish):
 
 def test_listed_items_bound_the_universe(here, ratings, publish):
     (here / "items.txt").write_text("emma\nnever rated\n")
-    outcome = publish(ratings, "--items", "items.txt", "--insecure-no-noise", "--strategy", "jlt")
+    outcome = publish(ratings, "--items", "items.txt", *config(insecure_no_noise=True), "--strategy", "jlt")
     assert "listed items: 2; 2 others are left out" in outcome.out
     users, rows = rows_of(here / "release")
     assert dict(zip(users, np.abs(rows).max(axis=1) > 0, strict=True)) == {"alice": True, "bob": False, "carol": True}
@@ -156,7 +157,7 @@ def test_listed_items_bound_the_universe(here, ratings, publish):
 
 
 def test_sjlt_without_items_works_and_is_disclosed(here, ratings, publish):
-    outcome = publish(ratings, "--strategy", "sjlt", "--density", 1)
+    outcome = publish(ratings, "--strategy", "sjlt", *config(density=1))
     assert outcome.code == 0
     assert "warning: sjlt without an item list" in outcome.err
     certificate = certificate_of(here / "release")
@@ -165,7 +166,7 @@ def test_sjlt_without_items_works_and_is_disclosed(here, ratings, publish):
 
 
 def test_a_threshold_drops_rows_and_says_how_many(here, ratings, publish):
-    outcome = publish(ratings, "--threshold", 3, "--insecure-no-noise")
+    outcome = publish(ratings, "--threshold", 3, *config(insecure_no_noise=True))
     assert "dropped: 2 rated below 3" in outcome.out
     users, vectors = rows_of(here / "release")
     assert users[:2] == ["alice", "bob"]
@@ -185,7 +186,7 @@ def test_a_listed_user_below_the_threshold_gets_a_row(here, publish):
 def test_values_are_rounded_to_the_step_and_forced_into_the_bound(here, publish):
     (here / "r.csv").write_text("user,item,rating\na,x,99\nb,x,-3\nc,x,2.2\nd,x,0.5\n")
     bound = ("--values", "--rating-bound", 5, "--rating-step", 0.5)
-    assert publish("r.csv", *bound, "--insecure-no-noise", "--strategy", "jlt").code == 0
+    assert publish("r.csv", *bound, *config(insecure_no_noise=True), "--strategy", "jlt").code == 0
     assert np.linalg.norm(rows_of(here / "release")[1], axis=1) == pytest.approx([5, 0, 2, 0.5], rel=1e-3)
     assert publish("r.csv", *bound, out="noisy").code == 0
     certificate = certificate_of(here / "noisy")
@@ -206,7 +207,7 @@ def test_a_dim_above_the_number_of_items_is_said(ratings, publish):
 
 
 def test_paper_calibration_states_the_nominal_and_the_exact_epsilon(here, ratings, publish, pricdr):
-    outcome = publish(ratings, "--calibration", "paper", "--strategy", "jlt")
+    outcome = publish(ratings, *config(calibration="paper"), "--strategy", "jlt")
     certificate = certificate_of(here / "release")
     exact = epsilon_for(paper_sigma(4, 1e-6, dim=8), 1e-6, sensitivity=1, dim=8)
     assert certificate["nominal_epsilon"] == 4
@@ -245,7 +246,7 @@ def test_without_a_seed_no_two_releases_agree(here, ratings, publish):
 
 
 def test_no_noise_promises_nothing(here, ratings, publish, pricdr):
-    outcome = publish(ratings, "--insecure-no-noise")
+    outcome = publish(ratings, *config(insecure_no_noise=True))
     certificate = certificate_of(here / "release")
     assert (certificate["epsilon"], certificate["mu"], certificate["sigma"]) == (None, None, 0)
     assert certificate["private"] is False

@@ -7,12 +7,13 @@ import pytest
 from pricdr import verify
 from tests.alignment.records import SESSION, write_list
 from tests.data.kept import KEPT, keep
+from tests.settings import config
 
 USERS = ("alice", "bob", "dave")
 
 
 @pytest.mark.parametrize("where", KEPT)
-@pytest.mark.parametrize("options", [(), ("--threshold", 3), ("--learn-from", "all", "--buckets", 64)], ids=str)
+@pytest.mark.parametrize("options", [(), ("--threshold", 3), config(learn_from="all", buckets=64)], ids=str)
 def test_the_session_is_in_the_certificate_wherever_ratings_are_kept(
     here, ratings, publish, monkeypatch, where, options
 ):

@@ -14,6 +14,7 @@ from pricdr.cli.json_log import failure
 from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
 from tests.data.kept import keep
+from tests.settings import config
 
 NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
 
@@ -77,7 +78,7 @@ def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spen
         )
 
     monkeypatch.setattr("pricdr._publish.publish", fail)
-    outcome = publish(ratings, "--log-json", "--log", "log.jsonl")
+    outcome = publish(ratings, "--log-json", *config(log="log.jsonl"))
     failed = events(outcome.err)[-1]
     assert (outcome.code, failed["error"], failed["exit_code"]) == (2, "EngineError", 2)
     assert "dune" not in outcome.err + Path("log.jsonl").read_text()
@@ -91,11 +92,11 @@ def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publis
     outcome = publish(ratings)
     assert outcome.code == 2
     assert "sorting" in outcome.err
-    outcome = publish(ratings, "--log-json", "--log", "log.jsonl")
+    outcome = publish(ratings, "--log-json", *config(log="log.jsonl"))
     for lines in (outcome.err, Path("log.jsonl").read_text()):
         failed = events(lines)[-1]
         assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "DiskSpaceError", 2)
-        assert failed["message"] == "the disk has too little room: choose another one with --temp-dir"
+        assert failed["message"] == "the disk has too little room: choose another one with temp-dir in --config"
 
 
 def test_what_spark_quotes_is_not_in_the_log():
@@ -125,7 +126,7 @@ def test_a_failed_event_says_what_was_spent(ratings, ledger, publish, monkeypatc
         raise error
 
     monkeypatch.setattr("pricdr.release.folder.Release.write_into", fail)
-    outcome = publish(ratings, "--ledger", ledger, "--log-json", "--log", "log.jsonl")
+    outcome = publish(ratings, "--ledger", ledger, "--log-json", *config(log="log.jsonl"))
     assert outcome.code != 0
     line = Ledger(ledger).read().spends[0]
     for lines in (outcome.err, Path("log.jsonl").read_text()):
@@ -168,9 +169,9 @@ def test_json_on_standard_output_is_still_there(ratings, publish):
 
 
 def test_a_log_file_and_the_lines_hold_the_same_events(here, ratings, publish):
-    outcome = publish(ratings, "--log-json", "--log", here / "log.jsonl")
+    outcome = publish(ratings, "--log-json", *config(log=here / "log.jsonl"))
     assert named((here / "log.jsonl").read_text()) == named(outcome.err)
-    assert publish(ratings, "--log-json", "--log", here / "log.jsonl").code == 2
+    assert publish(ratings, "--log-json", *config(log=here / "log.jsonl")).code == 2
     kept = events((here / "log.jsonl").read_text())
     assert [line["event"] for line in kept[-2:]] == ["began", "failed"]
 

@@ -10,6 +10,7 @@ import pytest
 
 from pricdr import __version__, verify
 from pricdr.errors import POSIX_ONLY
+from tests.settings import config
 
 ARGUMENTS = ("--epsilon", 4, "--delta", 1e-6, "--out", "release")
 COMMANDS = [
@@ -42,7 +43,15 @@ COMMANDS = [
         (("publish", "r.csv", *ARGUMENTS, "--epsilon"), "--epsilon"),
         (("publish", "r.csv", *ARGUMENTS, "--strategy", "magic"), ("--strategy", "magic", "jlt", "sjlt")),
         (("publish", "r.csv", *ARGUMENTS, "--unit", "item"), ("--unit", "item", "rating", "user")),
-        (("publish", "r.csv", *ARGUMENTS, "--calibration", "rough"), ("--calibration", "rough", "exact", "paper")),
+        (("publish", "r.csv", *ARGUMENTS, "--refine"), "refine is set in --config FILE"),
+        (
+            ("publish", "r.csv", *ARGUMENTS, *config(calibration="rough")),
+            (".toml: calibration must", "rough", "exact", "paper"),
+        ),
+        (("publish", "r.csv", *ARGUMENTS, *config(skip_bad_rows=1)), "skip-bad-rows must be a valid boolean, got 1"),
+        (("publish", "r.csv", *config(dim=8.5)), ("--dim", "got '8.5' in --config")),
+        (("publish", "r.csv", *config(epsilno=4)), (".toml: unknown key 'epsilno'; allowed are", ", epsilon, ")),
+        (("publish", "r.csv", *config(log_json=True)), "unknown key 'log-json'"),
         (("publish", "r.csv", *ARGUMENTS, "--insecure-seed", "1.5"), ("--insecure-seed", "got '1.5'")),
         (("publish", "r.csv", *ARGUMENTS, "--dim", "ten"), ("--dim", "'ten'")),
         (("prepare", "r.csv", "--out", "x"), "target"),
@@ -84,8 +93,8 @@ def test_help_answers_for_every_command(pricdr, command):
     ("command", "defaults"),
     [
         ("publish", {"--strategy": "spectral", "--dim": "8, or 4 below epsilon 4; jlt, sjlt: 200"}),
-        ("publish", {"--density": "0.5", "--unit": "rating", "--calibration": "exact"}),
-        ("publish", {"--refine": "refine", "--learn-from": "listed", "--buckets": "65536"}),
+        ("publish", {"--unit": "rating", "--engine": "duckdb"}),
+        ("audit", {"--density": "0.5"}),
         ("prepare", {"--threshold": "3"}),
         ("demo", {"--out": "pricdr-demo"}),
     ],

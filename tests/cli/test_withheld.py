@@ -12,6 +12,7 @@ import pytest
 from pricdr.cli.json_log import failure
 from pricdr.errors import InputError, InputFileError
 from tests.data.kept import KEPT, keep
+from tests.settings import config
 
 IDS = ("alice", "bob", "dune", "emma")
 HEADER = b"user,item,rating\n"
@@ -63,7 +64,7 @@ def test_what_is_wrong_with_a_file_as_a_whole_is_in_the_log(here, publish, monke
     name, content, says = FILE_FAULTS[case]
     if content is not None:
         Path(name).write_bytes(content())
-    outcome = publish(name, "--log-json", "--log", "log.jsonl")
+    outcome = publish(name, "--log-json", *config(log="log.jsonl"))
     assert outcome.code == 2
     for lines in (outcome.err, Path("log.jsonl").read_text()):
         failed = last_event(lines)
@@ -107,7 +108,7 @@ def test_an_option_that_does_not_fit_names_no_file_and_no_header(here, publish):
     (here / "ratings" / "alice.parquet").write_bytes(parquet())
     (here / "wide.csv").write_text("buyer,item,alice\nbob,dune,1\n")
     for name, options, says in (
-        ("ratings", ("--delimiter", ";"), "--delimiter is for text files, and these files are Parquet"),
+        ("ratings", config(delimiter=";"), "--delimiter is for text files, and these files are Parquet"),
         (
             "wide.csv",
             ("--columns", "user=buyer,item=item,time=Buyer"),
@@ -121,12 +122,12 @@ def test_an_option_that_does_not_fit_names_no_file_and_no_header(here, publish):
 
 
 ROW_FAULTS = {
-    "an empty id": ("r.csv", HEADER + b"alice,,5\n", ()),
-    "a short row": ("r.csv", HEADER + b"alice,dune\n", ()),
-    "a byte that is not text": ("r.csv", HEADER + b"alice,\xff,5\n", ()),
-    "too many bad rows": ("r.csv", HEADER + ROWS + b"alice,,5\n", ("--skip-bad-rows",)),
-    "no good row": ("r.csv", HEADER + b"alice,,5\n", ("--skip-bad-rows", "--most-bad-rows", 1)),
-    "no object": ("r.jsonl", b'{"user": "alice", "item": "dune", "rating": 5}\n"emma"\n', ()),
+    "an empty id": ("r.csv", HEADER + b"alice,,5\n", {}),
+    "a short row": ("r.csv", HEADER + b"alice,dune\n", {}),
+    "a byte that is not text": ("r.csv", HEADER + b"alice,\xff,5\n", {}),
+    "too many bad rows": ("r.csv", HEADER + ROWS + b"alice,,5\n", {"skip_bad_rows": True}),
+    "no good row": ("r.csv", HEADER + b"alice,,5\n", {"skip_bad_rows": True, "most_bad_rows": 1}),
+    "no object": ("r.jsonl", b'{"user": "alice", "item": "dune", "rating": 5}\n"emma"\n', {}),
 }
 
 
@@ -134,9 +135,9 @@ ROW_FAULTS = {
 @pytest.mark.parametrize("case", ROW_FAULTS)
 def test_what_is_wrong_with_a_row_is_withheld(here, publish, monkeypatch, case, where):
     keep(monkeypatch, where)
-    name, content, options = ROW_FAULTS[case]
+    name, content, settings = ROW_FAULTS[case]
     Path(name).write_bytes(content)
-    outcome = publish(name, "--log-json", "--log", "log.jsonl", *options)
+    outcome = publish(name, "--log-json", *config(log="log.jsonl", **settings))
     failed = last_event(outcome.err)
     assert (outcome.code, failed["error"]) == (2, "InputError")
     assert failed["message"].startswith("withheld")

@@ -23,6 +23,7 @@ from pricdr import Ratings, Release, cli, read_ratings
 from pricdr.data.reading.inputs import Query
 from pricdr.errors import InputError
 from tests.data.kept import KEPT, keep
+from tests.settings import config
 
 Pair = tuple[str, str]
 
@@ -301,9 +302,9 @@ def published(file: Path, out: Path, columns: str | None) -> np.ndarray:
     users = file.with_name("users.txt")
     users.write_text("".join(f"u{n}\n" for n in range(30)))
     options = "--values --rating-bound 5 --rating-step 1 --epsilon 1 --delta 1e-6 --strategy jlt --dim 16"
-    options += " --insecure-seed 7"
-    options += " --skip-bad-rows --most-bad-rows 1" + ("" if columns is None else f" --columns {columns}")
-    assert cli.run(["publish", str(file), "--users", str(users), *options.split(), "--out", str(out)]) == 0
+    options += " --insecure-seed 7" + ("" if columns is None else f" --columns {columns}")
+    words = (*options.split(), *config(skip_bad_rows=True, most_bad_rows=1))
+    assert cli.run(["publish", str(file), "--users", str(users), *words, "--out", str(out)]) == 0
     return Release.load(out).matrix
 
 

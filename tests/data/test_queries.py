@@ -13,6 +13,7 @@ from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, MissingExtraError, ParameterError
 from pricdr.extras import SQL
 from tests.data import postgres
+from tests.settings import config
 
 SELECT = 'SELECT "user", item, rating, rated_at AS time FROM ratings'
 ROWS = [
@@ -141,10 +142,10 @@ def test_the_command_line_keeps_the_address_to_itself(address, tmp_path, monkeyp
     """Neither the screen, nor the log of the run, nor the release holds it."""
     monkeypatch.setenv("PRICDR_SOURCE", address)
     monkeypatch.chdir(tmp_path)
-    common = ("--epsilon", "1", "--delta", "1e-6", "--query", SELECT)
-    code = cli.run(["publish", "--from", "env:PRICDR_SOURCE", *common, "--out", "release", "--log", "log.jsonl"])
+    source = config(from_="env:PRICDR_SOURCE", query=SELECT, epsilon=1, delta=1e-6, log="log.jsonl")
+    code = cli.run(["publish", *source, "--out", "release"])
     assert code == 0
-    code = cli.run(["publish", "--from", "env:PRICDR_SOURCE", *common, "--out", "again", "--json", "-", "--values"])
+    code = cli.run(["publish", *source, "--out", "again", "--json", "-", "--values"])
     assert code == 2  # a bound is missing
     written = [path.read_bytes().decode("utf-8", "replace") for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) > 2
@@ -155,10 +156,10 @@ def test_the_command_line_keeps_the_address_to_itself(address, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("r.csv", "--from", "env:NOWHERE", "--query", "x"), "give RATINGS or --from, not both"),
-        (("--from", "postgresql://h/d"), "--from and --query go together"),
-        (("--query", "SELECT"), "--from and --query go together"),
-        (("--from", "env:NOWHERE", "--query", "SELECT"), "the environment variable 'NOWHERE' is not set"),
+        (("r.csv", *config(from_="env:NOWHERE", query="x")), "give RATINGS or --from, not both"),
+        (config(from_="postgresql://h/d"), "--from and --query go together"),
+        (config(query="SELECT"), "--from and --query go together"),
+        (config(from_="env:NOWHERE", query="SELECT"), "the environment variable 'NOWHERE' is not set"),
         ((), "Missing argument 'RATINGS'"),
     ],
 )

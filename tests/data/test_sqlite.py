@@ -10,6 +10,7 @@ from pricdr import cli
 from pricdr.data.reading.inputs import Query
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
+from tests.settings import config
 
 SELECT = "SELECT user, item, rating, time FROM ratings"
 ROWS = [("a", 7, 4.5, 10), ("a", 7, 2.0, 20), ("ü", 8, 3.0, 30), ("007", 9, 1.0, 10)]
@@ -99,9 +100,7 @@ def test_a_database_that_is_missing_or_none_is_refused(tmp_path, refused):
 
 def test_the_command_line_publishes_from_it(database, tmp_path, capfd):
     address, out = f"sqlite:///{database}", str(tmp_path / "release")
-    assert (
-        cli.run(["publish", "--from", address, "--query", SELECT, "--epsilon", "1", "--delta", "1e-6", "--out", out])
-        == 0
-    )
+    source = config(from_=address, query=SELECT)
+    assert cli.run(["publish", *source, "--epsilon", "1", "--delta", "1e-6", "--out", out]) == 0
     assert cli.run(["verify", out]) == 0
     assert "the sqlite query: 4 rows" in "".join(capfd.readouterr())

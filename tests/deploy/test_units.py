@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,7 @@ def settings(unit: Path) -> configparser.ConfigParser:
     return parsed
 
 
-def environment_file() -> dict[str, str]:
-    lines = (DEPLOY / "publish.env").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+EXAMPLE = DEPLOY / "publish.toml"
 
 
 def command(**environment: str) -> list[str]:
@@ -89,11 +88,13 @@ def test_the_command_of_the_service_publishes(tmp_path, capsys):
     assert cli.run(["keygen", "--out", str(tmp_path / "signing.key")]) == 0
     assert cli.run(["ledger", "init", str(state / "budget.jsonl"), "--epsilon", "8", "--delta", "1e-6"]) == 0
     capsys.readouterr()
-    environment = environment_file() | {"RATINGS": str(ratings), "USERS": str(tmp_path / "users.txt")}
-    program, *words = command(
-        STATE_DIRECTORY=str(state), CREDENTIALS_DIRECTORY=str(tmp_path), INVOCATION_ID="0123abcd", **environment
+    config = tmp_path / "publish.toml"
+    config.write_text(
+        EXAMPLE.read_text().replace("/srv/ratings/ratings.parquet", str(ratings)).replace("/srv/ratings", str(tmp_path))
     )
+    program, *words = command(STATE_DIRECTORY=str(state), CREDENTIALS_DIRECTORY=str(tmp_path), INVOCATION_ID="0123abcd")
     assert program == PROGRAM
+    words[words.index("/etc/pricdr/publish.toml")] = str(config)
     assert cli.run(words) == 0
     lines = capsys.readouterr()
     assert [json.loads(line)["event"] for line in lines.err.splitlines()][-1] == "finished"
@@ -107,11 +108,11 @@ def test_only_a_run_that_spent_nothing_is_repeated():
 
 
 def test_the_example_prices_a_year_of_weeks(capsys):
-    environment = environment_file()
+    example = tomllib.loads(EXAMPLE.read_text())
     assert cli.run(["ledger", "plan", "--epsilon", "8", "--releases", "52", "--json", "-"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert 0.97 * plan["each"]["epsilon"] < float(environment["EPSILON"]) <= plan["each"]["epsilon"]
-    assert float(environment["DELTA"]) == plan["each"]["delta"]
+    assert 0.97 * plan["each"]["epsilon"] < example["epsilon"] <= plan["each"]["epsilon"]
+    assert example["delta"] == plan["each"]["delta"]
 
 
 def test_the_timer_starts_the_service_once_a_week():

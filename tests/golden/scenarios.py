@@ -17,6 +17,7 @@ from typing import Any
 
 import pricdr
 from pricdr import cli
+from tests.settings import config
 
 Figures = dict[str, Any]
 
@@ -27,10 +28,10 @@ _STRATEGIES = {
     "jlt": ["--dim", "16"],
     "sjlt": ["--dim", "16", "--items", "items.txt"],
     "spectral": ["--dim", "4", "--items", "items.txt"],
-    "spectral in buckets, learning from all": ["--dim", "4", "--learn-from", "all", "--buckets", "64"],
-    "guided": ["--dim", "4", "--guide", "guide", "--allow-not-private-guide"],
-    "guided, refined": ["--dim", "4", "--guide", "guide", "--allow-not-private-guide", "--refine"],
-    "features": ["--items", "items.txt", "--item-features", "features.csv"],
+    "spectral in buckets, learning from all": ["--dim", "4", *config(learn_from="all", buckets=64)],
+    "guided": ["--dim", "4", "--guide", "guide", *config(allow_not_private_guide=True)],
+    "guided, refined": ["--dim", "4", "--guide", "guide", *config(allow_not_private_guide=True, refine=True)],
+    "features": ["--items", "items.txt", *config(item_features="features.csv")],
 }
 _INPUTS = {
     "counts": [],

@@ -10,11 +10,13 @@ import pytest
 import pricdr
 from pricdr import Guarantee, Ledger
 from tests.alignment.records import SESSION, write_list
+from tests.settings import config
 from tests.spark.conftest import QUICK_JAVA
 
 PROMISE = ("--epsilon", "4", "--delta", "1e-6")
-SPARK = ("--engine", "spark", "--spark-conf", "spark.master=local[2]")
-QUICK = ("--spark-conf", f"spark.driver.extraJavaOptions={QUICK_JAVA}", "--spark-conf", "spark.default.parallelism=1")
+LOCAL = "spark.master=local[2]"
+JAVA = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
+SPARK = ("--engine", "spark", *config(spark_conf=[LOCAL, JAVA, "spark.default.parallelism=1"]))
 
 
 def run(folder, *arguments):
@@ -37,7 +39,7 @@ def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
     options += ("--values", "--rating-bound", "4", "--rating-step", "1")
     memory = run(tmp_path, "all.parquet", *options, "--out", "memory")
     assert memory.returncode == 0, memory.stderr
-    done = run(tmp_path, table, *options, "--out", "spark", *SPARK, *QUICK)
+    done = run(tmp_path, table, *options, "--out", "spark", *SPARK)
     assert done.returncode == 0, done.stderr
     assert "3,000 rows" in done.stdout
     assert "lie outside [0, 4]" in done.stderr
@@ -52,7 +54,7 @@ def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
 @pytest.mark.spark
 def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path):
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=20, delta=1e-5))
-    done = run(tmp_path, "nowhere", *PROMISE, "--out", "r", "--ledger", "ledger", *SPARK, *QUICK)
+    done = run(tmp_path, "nowhere", *PROMISE, "--out", "r", "--ledger", "ledger", *SPARK)
     assert done.returncode == 2
     assert done.stderr == "error: Spark could not read nowhere: the path does not exist\n"
     assert not ledger.read().spends
@@ -62,12 +64,12 @@ def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (
-            ("r.csv", "--spark-conf", "spark.master=local[2]"),
-            "--spark-conf is for --engine spark",
-        ),
+        (("r.csv", *config(spark_conf=[LOCAL])), "spark-conf is for --engine spark"),
         (("s3://bucket/r.parquet",), "s3:// is not supported"),
-        (("r", *SPARK, "--delimiter", ";"), "--delimiter is for files, and --engine spark reads Parquet or a table"),
+        (
+            ("r", "--engine", "spark", *config(delimiter=";")),
+            "delimiter is for files, and --engine spark reads",
+        ),
     ],
     ids=["settings of another engine", "an address for another engine", "an option of text files"],
 )

@@ -125,7 +125,7 @@ def test_without_java_it_is_named(monkeypatch):
 
 @pytest.mark.parametrize("text", ["spark.master", "master=local", "spark.=x", "spark.a b=c", "=x", "spark.\x1b=1"])
 def test_a_setting_that_is_none_is_refused(text):
-    with pytest.raises(ParameterError, match=r"--spark-conf must read spark\.NAME=VALUE"):
+    with pytest.raises(ParameterError, match=r"spark-conf must read spark\.NAME=VALUE"):
         parse_settings([text])
 
 

@@ -43,6 +43,7 @@ from pricdr.cli import (
 )
 from pricdr.cli.console import fail, log_event, log_lines, say
 from pricdr.cli.json_log import OPTION, json_log
+from pricdr.cli.publish_settings import SETTINGS
 from pricdr.errors import POSIX_ONLY, PriCDRError
 from pricdr.files import require_local
 
@@ -188,13 +189,19 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     extra = re.match(r"Got unexpected extra argument\S* \((\S+?)[\s)]", message)
     if extra is not None and arguments[0] in _OF_RATINGS:
         return f'Got an unexpected extra argument {extra[1]!r}; a pattern of files needs quotes: "ratings/*.parquet"'
-    option = re.match(r"Invalid value for '(--[\w-]+)'", message)
+    if (missing := re.match(r"No such option: --([\w-]+)", message)) and arguments[0] == "publish":
+        setting = missing[1].removeprefix("no-")
+        return f"No such option: --{missing[1]}; {setting} is set in --config FILE" if setting in SETTINGS else message
+    option = re.match(r"Invalid value for '--([\w-]+)'", message)
     if option is None:
         return message
     # Both spellings, "--dim x" and "--dim=x", become neighbouring words.
     words = [word for argument in arguments for word in argument.split("=", 1)]
-    given = [value for name, value in pairwise(words) if name == option[1]]
-    return message if not given or repr(given[-1]) in message else f"{message.rstrip('.')}, got {given[-1]!r}"
+    given = [repr(value) for name, value in pairwise(words) if name == f"--{option[1]}"]
+    defaults = getattr(getattr(error, "ctx", None), "default_map", None) or {}  # those of --config
+    if not given and (value := defaults.get(option[1].replace("-", "_"))):
+        given = [f"{value!r} in --config"]
+    return message if not given or given[-1] in message else f"{message.rstrip('.')}, got {given[-1]}"
 
 
 def _terminate(ending: int, _frame: FrameType | None) -> None:

@@ -8,9 +8,8 @@ import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.json_output import JsonOption
-from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, refuse_unused_key
-from pricdr.cli.publish_options import DensityOption, DimOption
-from pricdr.cli.strategy_options import DEFAULT_STRATEGY, parse_strategy
+from pricdr.cli.options import DEFAULT_UNIT, DimOption, PublicKeyOption, UnitName, refuse_unused_key
+from pricdr.cli.publish_settings import DEFAULT_STRATEGY, parse_strategy
 from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.strategies import BY_NAME
 
@@ -37,7 +36,7 @@ def audit(
     users: Annotated[
         int | None, typer.Option(help="Without a folder: how many users are listed.  [default: 1000]")
     ] = None,
-    density: DensityOption = None,
+    density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[
         UnitName | None, typer.Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT.value}]")
     ] = None,

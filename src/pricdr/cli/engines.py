@@ -45,17 +45,6 @@ EngineOption: TypeAlias = Annotated[
         "(duckdb), or on a Spark cluster (extra spark). The release is the same."
     ),
 ]
-TempDirOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        help="engine duckdb: sort large files in this folder, which holds ratings in plaintext meanwhile.  [default: "
-        "beside --out]"
-    ),
-]
-SparkConfOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="engine spark: a setting, spark.NAME=VALUE; repeatable.  [default: this machine's cores]"),
-]
 
 
 @dataclass(frozen=True)
@@ -66,7 +55,7 @@ class EngineInput:
     reading: ReadingOptions
     engine: EngineName
     temp_dir: Path | None
-    spark_conf: list[str] | None
+    spark_conf: tuple[str, ...]
     out: Path
     """The release folder: rows are kept beside it, unless ``temp_dir`` names another folder."""
     threshold: float | None
@@ -91,9 +80,9 @@ class EngineInput:
         from pricdr.data.workspace import sweep
 
         if self.spark_conf and self.engine is not EngineName.SPARK:
-            raise ParameterError(f"--spark-conf is for --engine spark, and the engine is {self.engine.value}")
+            raise ParameterError(f"spark-conf is for --engine spark, and the engine is {self.engine.value}")
         if self.temp_dir is not None and self.engine is not EngineName.DUCKDB:
-            raise ParameterError(f"--temp-dir is for --engine duckdb, and the engine is {self.engine.value}")
+            raise ParameterError(f"temp-dir is for --engine duckdb, and the engine is {self.engine.value}")
         reading: Reading[Any]
         if self.engine is EngineName.SPARK:
             reading = self._on_spark(listed, universe, lifetime)
@@ -131,7 +120,7 @@ class EngineInput:
 
         if not isinstance(self.given, Path) or self.given == STANDARD_INPUT:
             raise ParameterError("--engine spark reads Parquet or a table (table:NAME), not queries or standard input")
-        others = [option for option in self.reading.given() if option != "--columns"]
+        others = [option.removeprefix("--") for option in self.reading.given() if option != "--columns"]
         if others:
             raise ParameterError(f"{others[0]} is for files, and --engine spark reads Parquet or a table")
         opened = open_ratings(

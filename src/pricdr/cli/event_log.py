@@ -72,7 +72,7 @@ class EventLog:
 def _require_log(path: Path) -> None:
     """Refuse a file that is not a log: a line appended to a ledger or to ratings would damage them."""
     if path == Path("-"):
-        raise ParameterError("--log takes a file: only --json accepts - for standard output")
+        raise ParameterError("log takes a file: only --json accepts - for standard output")
     if not path.is_file():
         return
     try:
@@ -81,4 +81,4 @@ def _require_log(path: Path) -> None:
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
     if begins and begins != _BEGINNING:
-        raise OutputError(f"{path} is not a log, and --log would append to it: choose another file")
+        raise OutputError(f"{path} is not a log, and log would append to it: choose another file")

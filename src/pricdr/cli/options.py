@@ -33,6 +33,12 @@ def refuse_unused_key(given: Path | None, why: str) -> None:
         raise ParameterError(f"--public-key {given} has nothing to check here: {why}")
 
 
+def pinned_key() -> Path | None:
+    """Return the public key that the environment pins, for a command without the option."""
+    given = _require_pinned(None) or os.environ.get(_PINNED)
+    return None if given is None else Path(given)
+
+
 class DeviceName(StrEnum):
     """Where to train."""
 
@@ -54,6 +60,9 @@ class UnitName(StrEnum):
 DEFAULT_UNIT: Final = UnitName.RATING
 """What is protected where nobody says, in every command: the unit of the paper."""
 UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
+DimOption: TypeAlias = Annotated[
+    int | None, typer.Option(help="Numbers per user.  [default: 8, or 4 below epsilon 4; jlt, sjlt: 200]")
+]
 
 
 def name_given(registry: Registry[T], text: str) -> str:

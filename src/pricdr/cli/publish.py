@@ -12,68 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.engines import (
-    AddressOrPath,
-    EngineInput,
-    EngineName,
-    EngineOption,
-    SparkConfOption,
-    TempDirOption,
-)
+from pricdr.cli.engines import AddressOrPath, EngineInput, EngineName, EngineOption
 from pricdr.cli.event_log import EventLog
-from pricdr.cli.json_log import note_spent
+from pricdr.cli.json_log import OPTION, note_spent
 from pricdr.cli.json_output import JsonOption, JsonOutput
-from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitOption
-from pricdr.cli.publish_options import (
-    AllowNotPrivateGuideOption,
-    BucketsOption,
-    CalibrationName,
-    CalibrationOption,
-    ClipOption,
-    DensityOption,
-    DimOption,
-    DryRunOption,
-    FillGuideOption,
-    GuideOption,
-    InsecureNoNoiseOption,
-    InsecureSeedOption,
-    IssuerOption,
-    ItemFeaturesOption,
-    ItemsOption,
-    LearnFromOption,
-    LedgerOption,
-    LogJsonOption,
-    LogOption,
-    RatingBoundOption,
-    RatingStepOption,
-    RefineOption,
-    SignOption,
-    StrategyOption,
-    ThresholdOption,
-    UsersOption,
-    ValuesOption,
-    parse_bounds,
-)
-from pricdr.cli.ratings import (
-    FILES,
-    ColumnsOption,
-    DelimiterOption,
-    EncodingOption,
-    FormatOption,
-    FromOption,
-    MostBadRowsOption,
-    QueryOption,
-    ReadingOptions,
-    SkipBadRowsOption,
-    require_ratings,
-)
+from pricdr.cli.options import DEFAULT_UNIT, DimOption, UnitOption
+from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, Settings, complete, parse_strategy
+from pricdr.cli.ratings import FILES, ColumnsOption, ReadingOptions, require_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
-from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.cli.source_screen import cautions_on_screen, say_input, say_result
-from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import OutputError, ParameterError, PriCDRError
 from pricdr.files import new_folder, require_absent
+from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -84,9 +35,9 @@ if TYPE_CHECKING:
     from pricdr.data.reading.report import Reading
     from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
+    from pricdr.privacy.steps import Bounds
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
-    from pricdr.strategies import Strategy
 
 
 EXIT_CODES: Final = (
@@ -107,47 +58,66 @@ def publish(
             parser=AddressOrPath,
         ),
     ] = None,
-    strategy: StrategyOption = DEFAULT_STRATEGY,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=BY_NAME.complete,
+            help="spectral learns taste directions from the ratings, inside the promise; guided learns them along a "
+            "release of the other party; features takes public item features; jlt and sjlt are the paper's. Others by "
+            'name ("pricdr list" names them) or as module:Class.',
+        ),
+    ] = DEFAULT_STRATEGY,
     dim: DimOption = None,
-    guide: GuideOption = None,
-    refine: RefineOption = None,
-    fill_guide: FillGuideOption = False,
-    public_key: PublicKeyOption = None,
-    revocations: RevocationsOption = None,
-    allow_not_private_guide: AllowNotPrivateGuideOption = False,
-    item_features: ItemFeaturesOption = None,
-    learn_from: LearnFromOption = None,
-    buckets: BucketsOption = None,
-    density: DensityOption = None,
+    guide: Annotated[
+        Path | None, typer.Option(help="guided: a release folder of the other party, over the same users.")
+    ] = None,
     unit: UnitOption = DEFAULT_UNIT,
-    clip: ClipOption = None,
-    threshold: ThresholdOption = None,
-    values: ValuesOption = False,
-    rating_bound: RatingBoundOption = None,
-    rating_step: RatingStepOption = None,
-    users: UsersOption = None,
-    items: ItemsOption = None,
-    source_address: FromOption = None,
-    query: QueryOption = None,
+    clip: Annotated[
+        float | None,
+        typer.Option(
+            help="unit user: the largest sum of a user's ratings (spectral, guided), or norm of a projected profile "
+            "(features, jlt, sjlt)."
+        ),
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="Publish rating values instead of counting rows as 1.")
+    ] = False,
+    rating_bound: Annotated[float | None, typer.Option(help="values: the largest value a rating can take.")] = None,
+    rating_step: Annotated[float | None, typer.Option(help="values: ratings are multiples of this.")] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            help="The agreed user list, one id per line; each gets a row. A record of align beside it is used."
+        ),
+    ] = None,
+    items: Annotated[Path | None, typer.Option(help="The public item universe, one id per line.")] = None,
     columns: ColumnsOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    format: FormatOption = None,
-    skip_bad_rows: SkipBadRowsOption = False,
-    most_bad_rows: MostBadRowsOption = None,
     engine: EngineOption = EngineName.DUCKDB,
-    temp_dir: TempDirOption = None,
-    spark_conf: SparkConfOption = None,
-    calibration: CalibrationOption = CalibrationName.EXACT,
-    ledger: LedgerOption = None,
-    sign: SignOption = None,
-    issuer: IssuerOption = None,
-    insecure_seed: InsecureSeedOption = None,
-    insecure_no_noise: InsecureNoNoiseOption = False,
-    dry_run: DryRunOption = False,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Count this release against a budget (pricdr ledger init).")
+    ] = None,
+    sign: Annotated[Path | None, typer.Option(help="Sign with this private key (pricdr keygen).")] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Show noise, cost, room left, memory, time and the certificate's words; spend, draw and write "
+            "nothing.",
+        ),
+    ] = False,
     json_output: JsonOption = None,
-    log: LogOption = None,
-    log_json: LogJsonOption = False,
+    log_json: Annotated[
+        bool,
+        typer.Option(
+            OPTION,
+            help="For unattended runs: standard error has one JSON line per event, without anything read off the "
+            "ratings, and no text for people.",
+        ),
+    ] = False,
+    config: ConfigOption = None,
+    insecure_seed: Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")] = None,
 ) -> None:
     """Publish ratings under differential privacy: one release folder to hand over.
 
@@ -156,40 +126,42 @@ def publish(
     """
     from pricdr.privacy.accounting import Calibration, Guarantee, Unit
 
-    given = require_ratings(ratings, source_address, query, "RATINGS")
-    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
-    _require_places(out, log, None if json_output is None else json_output.path)
-    with EventLog.opened(log) as events:
+    settings = config or Settings()
+    given = require_ratings(ratings, settings.from_, settings.query, "RATINGS")
+    reading = ReadingOptions(
+        columns,
+        settings.delimiter,
+        settings.encoding,
+        settings.format,
+        settings.skip_bad_rows,
+        settings.most_bad_rows,
+    )
+    _require_places(out, settings.log, None if json_output is None else json_output.path)
+    with EventLog.opened(settings.log) as events:
         events.record("began", dry_run=dry_run, ratings=str(given), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
-        parsed = parse_strategy(strategy, dim, density, guarantee)
-        _require_paper(calibration, parsed)
-        bounds = parse_bounds(guarantee.unit, values, threshold, rating_bound, rating_step, clip)
-        plan = StrategyOptions(
-            guide=guide,
-            public_key=public_key,
-            revocations=revocations,
-            refine=refine,
-            fill_guide=fill_guide,
-            allow_not_private_guide=allow_not_private_guide,
-            item_features=item_features,
-            learn_from=learn_from,
-            buckets=buckets,
-            items=items,
-        ).complete(parsed)
+        parsed = parse_strategy(strategy, dim, settings.density, guarantee)
+        if settings.calibration == "paper" and not parsed.rows_cancel:
+            raise ParameterError(
+                f"calibration paper is for the paper's own jlt and sjlt, not for {parsed.name}: add --strategy jlt"
+            )
+        bounds = _parse_bounds(guarantee.unit, values, threshold, rating_bound, rating_step, clip)
+        plan = complete(parsed, settings, guide, items)
         key = None if sign is None else _read_key(sign)
         arguments = {
             "strategy": plan,
             "bounds": bounds,
-            "calibration": Calibration(calibration.value),
+            "calibration": Calibration(settings.calibration),
             "ledger": None if ledger is None else _open_ledger(ledger, guarantee.unit, key),
-            "issuer": issuer,
+            "issuer": settings.issuer,
             "alignment": None if users is None else _read_alignment(users),
-            "allow_not_private_guide": allow_not_private_guide,
+            "allow_not_private_guide": settings.allow_not_private_guide,
             "insecure_seed": insecure_seed,
-            "insecure_no_noise": insecure_no_noise,
+            "insecure_no_noise": settings.insecure_no_noise,
         }
-        source = EngineInput(given, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
+        source = EngineInput(
+            given, reading, engine, settings.temp_dir, settings.spark_conf, out, threshold=threshold, values=values
+        )
         task = _Task(guarantee, arguments, out, key, events, json_output)
         (task.rehearse if dry_run else task.publish)(source, users, items)
 
@@ -339,7 +311,7 @@ def _require_places(out: Path, *beside: Path | None) -> None:
     outputs = [out.resolve()]
     for file in (file.resolve() for file in beside if file is not None):
         if any(file == other or other in file.parents or file in other.parents for other in outputs):
-            raise OutputError(f"--out, --log and --json must be different, none inside another: {file} is used twice")
+            raise OutputError(f"--out, --json and log must be different, none inside another: {file} is used twice")
         outputs.append(file)
 
 
@@ -349,11 +321,29 @@ def _read_key(file: Path) -> "Ed25519PrivateKey":
     return read_private_key(file)
 
 
-def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
-    if calibration is CalibrationName.PAPER and not strategy.rows_cancel:
-        raise ParameterError(
-            f"--calibration paper is for the paper's own jlt and sjlt, not for {strategy.name}: add --strategy jlt"
-        )
+def _parse_bounds(
+    unit: "Unit",
+    values: bool,
+    threshold: float | None,
+    rating_bound: float | None,
+    rating_step: float | None,
+    clip: float | None,
+) -> "Bounds":
+    """Return the declared bounds of the ratings; :class:`ParameterError` where the options contradict each other."""
+    from pricdr.privacy.steps import Bounds
+
+    if not values:
+        if rating_bound is not None or rating_step is not None:
+            raise ParameterError("--rating-bound and --rating-step need --values")
+        bounds = Bounds(clip=clip)
+    elif threshold is not None:
+        raise ParameterError("--threshold and --values exclude each other: rows count as 1, or as their value")
+    elif rating_bound is None or rating_step is None:
+        raise ParameterError("--values needs --rating-bound and --rating-step: nothing is guessed from the data")
+    else:
+        bounds = Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
+    bounds.sensitivity(unit)  # refuses a clip that is missing or has no use, before any file is read
+    return bounds
 
 
 def _open_ledger(file: Path, unit: "Unit", key: "Ed25519PrivateKey | None") -> "Ledger":

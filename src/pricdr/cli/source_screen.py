@@ -45,7 +45,7 @@ def _say_lists(
     """Show how lists fit the ratings, and return the items that count: None for all of them."""
     others = 0 if listed is None else len(raters.difference(listed))
     if not others and strategy.learns_from_unlisted:
-        warn("--learn-from all: every user is listed, so there is no other user to learn from")
+        warn("learn-from all: every user is listed, so there is no other user to learn from")
     if listed is not None:
         absent = len(listed) - len(raters.intersection(listed))
         say(

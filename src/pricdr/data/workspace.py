@@ -44,7 +44,7 @@ class Workspace:
             folder = unfinished.rename(unfinished.with_name(unfinished.name.replace(_UNFINISHED, _NAME)))
         except OSError as error:
             reason = error.strerror or error
-            raise OutputError(f"cannot sort in {parent}: {reason} (choose another --temp-dir)") from error
+            raise OutputError(f"cannot sort in {parent}: {reason} (choose another temp-dir in --config)") from error
         try:
             yield cls(folder)
         finally:
@@ -73,7 +73,7 @@ class Workspace:
         if need > free:
             raise DiskSpaceError(
                 f"{what} needs about {format_bytes(need)} on the disk of {self.folder.parent}, {format_bytes(free)} "
-                "are free: choose another disk with --temp-dir"
+                "are free: choose another disk with temp-dir in --config"
             )
 
     @contextmanager
@@ -83,7 +83,7 @@ class Workspace:
             yield
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            hint = ": choose another disk with --temp-dir" if full else ""
+            hint = ": choose another disk with temp-dir in --config" if full else ""
             raise OutputError(f"cannot sort in {self.folder.parent}: {error.strerror or error}{hint}") from error
 
 

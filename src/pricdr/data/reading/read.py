@@ -113,7 +113,7 @@ def explained(what: Path | str, workspace: Workspace, memory: int) -> Iterator[N
         text = str(error)
         if sign := next((sign for sign in _DISK_FAULTS if sign in text), None):
             reason = sign if sign != "max_temp_directory_size" else "No space left on device"
-            hint = "choose another disk with --temp-dir"
+            hint = "choose another disk with temp-dir in --config"
             raise DiskSpaceError(f"cannot sort in {workspace.folder.parent}: {reason}: {hint}") from None
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
             need = f"{named(what)}: reading it needs more memory than the limit of {format_bytes(memory)}"

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -91,18 +91,18 @@ def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = N
     yield own
 
 
-def parse_settings(given: list[str] | None) -> dict[str, str]:
-    """Return the settings that the command line gives as NAME=VALUE.
+def parse_settings(given: Sequence[str]) -> dict[str, str]:
+    """Return the settings that were given as NAME=VALUE.
 
     >>> parse_settings(["spark.master=local[2]"])
     {'spark.master': 'local[2]'}
     """
     settings: dict[str, str] = {}
-    for text in given or []:
+    for text in given:
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"spark\.[A-Za-z0-9_.-]{1,200}", name):
             # The value may be a password: it is never shown.
-            raise ParameterError(f"--spark-conf must read spark.NAME=VALUE, got the name {shorten(name)}")
+            raise ParameterError(f"spark-conf must read spark.NAME=VALUE, got the name {shorten(name)}")
         settings[name] = value
     return settings
 

@@ -76,7 +76,7 @@ class Guided(Strategy):
             absent = next(user for user, there in zip(users, present, strict=True) if not there)
             raise InputError(
                 f"the guide lacks {int((~present).sum()):,} of {len(users):,} listed users, {absent!r} for one: "
-                "was it made for another list? (allow_missing, or --fill-guide, gives them a row of zeros)"
+                "was it made for another list? (allow_missing, or fill-guide in --config, gives them a row of zeros)"
             )
         width = self._rounds.widths[0]
         usable = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)

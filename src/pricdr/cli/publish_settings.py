@@ -1,0 +1,213 @@
+"""``pricdr publish --config FILE``: settings in TOML, and the strategy that they describe.
+
+The file may set every option of the command line by its name, and what is too rarely needed to be an option.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+import typer
+
+from pricdr.cli.json_log import OPTION
+from pricdr.cli.options import name_given, pinned_key, refuse_unused_key
+from pricdr.cli.ratings import FormatName
+from pricdr.cli.revocations import heed_revocations
+from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.files import require_local
+from pricdr.privacy.strategies import BY_NAME, require_arguments
+
+if TYPE_CHECKING:
+    from pricdr.privacy.accounting import Guarantee
+    from pricdr.release import Release
+    from pricdr.strategies import Strategy
+
+DEFAULT_STRATEGY: Final = "spectral"
+_ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", OPTION.removeprefix("--")})
+"""Wrong usage, too, must be a line of JSON, before any file is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What ``publish`` takes from ``--config`` alone. The documentation shows these texts."""
+
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True, "use_attribute_docstrings": True}
+
+    refine: bool | None = None
+    """guided: three rounds, each one's rows a guide to the next (true, the default), or one round."""
+    fill_guide: bool = False
+    """guided: listed users who are not in the guide get a row of zeros in it."""
+    allow_not_private_guide: bool = False
+    """guided: accept a guide that is NOT PRIVATE; it is disclosed."""
+    public_key: Path | None = None
+    """guided: require that this key (a PEM file) signed the guide. Without it, the variable PRICDR_PUBLIC_KEY."""
+    revocations: Path | None = None
+    """guided: refuse a guide that a notice in this folder revokes, signed by the guide's own key."""
+    item_features: Path | None = None
+    """features: a public table of items (csv, tsv, parquet) with a column item, and numeric columns or one named tags
+    (war|history)."""
+    learn_from: Literal["listed", "all"] | None = None
+    """spectral: learn directions from listed users alone (the default), or first from all others, who are equally
+    protected and get no rows."""
+    buckets: int | None = None
+    """learn-from all without items: hash items into this many buckets; 65536 unless set."""
+    density: float | None = None
+    """sjlt: share of non-zeros in P; 0.5 unless set."""
+    from_: str | None = None
+    """Instead of files: a database, postgresql://user:password@host/name or sqlite:///file, or env:NAME, a variable
+    that holds it."""
+    query: str | None = None
+    """from: what to read, such as "SELECT user_id, item_id, stars FROM ratings"."""
+    delimiter: str | None = None
+    """The separator of fields in a text file, such as ; or | or tab; by its name unless set."""
+    encoding: str | None = None
+    """The character encoding of a text file, such as latin-1; utf-8 unless set."""
+    format: FormatName | None = None
+    """The format of the files; by their names unless set, csv for standard input."""
+    skip_bad_rows: bool = False
+    """Leave out rows that cannot be read, and count them on screen."""
+    most_bad_rows: float | None = None
+    """skip-bad-rows: refuse a file with a larger share of bad rows; 0.01 unless set."""
+    temp_dir: Path | None = None
+    """engine duckdb: sort large files in this folder, which holds ratings in plaintext meanwhile; beside the release
+    unless set."""
+    spark_conf: tuple[str, ...] = ()
+    """engine spark: a list of settings, spark.NAME=VALUE; this machine's cores unless set."""
+    calibration: Literal["exact", "paper"] = "exact"
+    """paper: Algorithm 1's noise, for reproduction only."""
+    issuer: str | None = None
+    """Who publishes, for the certificate; only a signature vouches for it."""
+    log: Path | None = None
+    """Append what happens to this file, as JSON lines: no ratings, no counts of them, no secrets."""
+    insecure_no_noise: bool = False
+    """EXPERIMENTS ONLY: no noise, not private."""
+
+
+SETTINGS: Final[Mapping[str, str]] = {one.name.strip("_").replace("_", "-"): one.name for one in fields(Settings)}
+"""The fields by their names in a file."""
+
+
+def _read_settings(context: typer.Context, file: Path | None) -> Settings | None:
+    """Return what only a file can set; its other values become the defaults of the options of the same names."""
+    if file is None or context.resilient_parsing:
+        return None
+    from pricdr.data.reading.text_files import shorten
+    from pricdr.data.toml_files import read_toml
+
+    table = read_toml(file)
+    options = {one.opts[0].removeprefix("--"): one for one in context.command.params}
+    allowed = sorted({*options, *SETTINGS} - _ON_THE_COMMAND_LINE_ALONE)
+    for key in table:
+        if key not in allowed:
+            raise ParameterError(f"{file}: unknown key {shorten(key)}; allowed are {', '.join(allowed)}")
+    # As words of the command line, so that the same rules hold.
+    context.default_map = {
+        str(options[key].name): str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in table.items()
+        if key in options
+    }
+    return _checked(file, {SETTINGS[key]: value for key, value in table.items() if key in SETTINGS})
+
+
+def _checked(file: Path, values: dict[str, Any]) -> Settings:
+    from pydantic import TypeAdapter, ValidationError
+
+    from pricdr.data.reading.text_files import shorten
+
+    try:
+        # Strict, and as JSON: the kinds of values that TOML has too, of which paths and names are text.
+        settings = TypeAdapter(Settings).validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0]).strip("_").replace("_", "-")
+        rule = first["msg"].replace("Input should", "must")
+        raise ParameterError(f"{file}: {key} {rule}, got {shorten(first['input'])}") from error
+    for value in vars(settings).values():
+        if isinstance(value, Path):
+            require_local(value)
+    return settings
+
+
+ConfigOption: TypeAlias = Annotated[
+    Settings | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        parser=Path,
+        callback=_read_settings,
+        is_eager=True,
+        help="Settings in TOML: these options by their names, and rarer ones; the command line wins.",
+    ),
+]
+
+
+def parse_strategy(given: str, dim: int | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
+    """Return the strategy with its number of columns; :func:`complete` adds what else it needs to run.
+
+    ``given`` is what the user typed: a name, or module:Class.
+    """
+    name = name_given(BY_NAME, given)
+    kind = BY_NAME.find(name)
+    # What our own strategies need has options; what others need can be given in Python alone.
+    require_arguments(kind, () if name in BY_NAME.own else kind.needs)
+    if density is not None and name != "sjlt":
+        raise ParameterError(f"density belongs to strategy sjlt, not to {name}")
+    columns = kind.default_dim(guarantee) if dim is None else dim
+    # Where the strategy has none for this promise, it keeps the default of its class.
+    arguments: dict[str, Any] = {"dim": columns, "density": density}
+    return kind(**{name: value for name, value in arguments.items() if value is not None})
+
+
+_OWNERS: Final = {
+    **dict.fromkeys(("refine", "fill_guide", "allow_not_private_guide", "revocations"), "guided"),
+    "item_features": "features",
+    **dict.fromkeys(("learn_from", "buckets"), "spectral"),
+}
+"""Settings that belong to one strategy."""
+
+
+def complete(strategy: "Strategy", settings: Settings, guide: Path | None, items: Path | None) -> "Strategy":
+    """Return the strategy with its guide, its features, its learners; settings of another strategy are refused."""
+    for setting, owner in _OWNERS.items():
+        if getattr(settings, setting) != getattr(Settings, setting) and strategy.name != owner:
+            raise ParameterError(f"{setting.replace('_', '-')} belongs to strategy {owner}, not to {strategy.name}")
+    if guide is not None and strategy.name != "guided":
+        raise ParameterError(f"--guide belongs to --strategy guided, not to {strategy.name}")
+    if guide is None:
+        refuse_unused_key(settings.public_key, "there is no --guide; to sign a release, give --sign the private key")
+    arguments: dict[str, Any] = {}
+    if strategy.name == "guided":
+        if guide is None:
+            raise ParameterError("--strategy guided needs --guide: a release folder of the other party")
+        arguments = {"guide": _verified(guide, settings), "allow_missing": settings.fill_guide}
+        if settings.refine is not None:
+            arguments["refine"] = settings.refine
+    elif strategy.name == "features":
+        from pricdr.data.features import read_features
+
+        if settings.item_features is None:
+            raise ParameterError("--strategy features needs item-features in --config: a public table of items")
+        arguments = {"features": read_features(settings.item_features)}
+    elif settings.learn_from is not None:
+        arguments = {"learn_from": settings.learn_from}
+    if settings.buckets is not None:
+        if settings.learn_from != "all" or items is not None:
+            raise ParameterError("buckets belongs to learn-from all without --items: nothing else is hashed")
+        arguments["buckets"] = settings.buckets
+    return replace(strategy, **arguments)
+
+
+def _verified(guide: Path, settings: Settings) -> "Release":
+    """Return the guide; an error names it first, since publish is given more than one folder."""
+    from pricdr.release import verify
+
+    try:
+        release = verify(guide, public_key=settings.public_key or pinned_key())
+        heed_revocations(release, settings.revocations)
+        return release
+    except VerificationError as error:
+        raise VerificationError(f"--guide {guide}: {error}") from error
+    except InputError as error:
+        raise InputError(f"--guide {error}") from error

@@ -49,7 +49,7 @@ COMMANDS = [
             (".toml: calibration must", "rough", "exact", "paper"),
         ),
         (("publish", "r.csv", *ARGUMENTS, *config(skip_bad_rows=1)), "skip-bad-rows must be a valid boolean, got 1"),
-        (("publish", "r.csv", *config(dim=8.5)), ("--dim", "got '8.5' in --config")),
+        (("publish", "r.csv", *ARGUMENTS, *config(dim=8.5)), ("--dim", "got '8.5' in --config")),
         (("publish", "r.csv", *config(epsilno=4)), (".toml: unknown key 'epsilno'; allowed are", ", epsilon, ")),
         (("publish", "r.csv", *config(log_json=True)), "unknown key 'log-json'"),
         (("publish", "r.csv", *ARGUMENTS, "--insecure-seed", "1.5"), ("--insecure-seed", "got '1.5'")),

@@ -85,7 +85,7 @@ def test_before_the_spend_a_failure_leaves_the_ledger_as_it_was(table, spark, le
 
             return pack
 
-        monkeypatch.setattr(spark_blocks, "_pack_task", doomed)
+        monkeypatch.setattr("pricdr.engines.spark.ratings._pack_task", doomed)
         with pytest.raises(
             EngineError, match=r"could not sort the ratings into blocks of users: a task failed 2 times"
         ):

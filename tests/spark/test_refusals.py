@@ -1,15 +1,16 @@
 """Rows and tables that cannot be used, and machines without Spark: one line each, before anything is spent."""
 
+import os
 import re
+import subprocess
 import sys
 
 import polars as pl
 import pytest
 
-import pricdr.engines.spark.session as sessions
 from pricdr.engines.spark import open_ratings
-from pricdr.engines.spark.session import parse_settings, require_spark
-from pricdr.errors import EngineError, InputError, MissingExtraError, ParameterError
+from pricdr.engines.spark.session import parse_settings
+from pricdr.errors import InputError, MissingExtraError, ParameterError
 from pricdr.extras import SPARK
 
 GOOD = {"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, 2.0]}
@@ -113,14 +114,22 @@ def test_a_session_that_would_show_ratings_is_refused(spark, monkeypatch):
 def test_without_a_package_the_extra_is_named(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(MissingExtraError, match=f"--engine spark needs {missing}: {re.escape(SPARK.command)}"):
-        require_spark()
+        SPARK.require()
 
 
-def test_without_java_it_is_named(monkeypatch):
-    monkeypatch.setattr(sessions.shutil, "which", lambda name: None)
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(EngineError, match="needs Java 17 or later, and there is none"):
-        require_spark()
+@pytest.mark.spark
+def test_without_java_it_is_named(tmp_path, table):
+    """In a process of its own: another test's Java would be used here."""
+    code = f"from pricdr.engines.spark import open_ratings\nwith open_ratings({str(table)!r}): pass"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "EngineError: Spark could not start: Java 17 or later is needed" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["spark.master", "master=local", "spark.=x", "spark.a b=c", "=x", "spark.\x1b=1"])

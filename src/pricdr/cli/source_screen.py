@@ -87,7 +87,7 @@ def _warn_of_clamping(ratings: "RatingsSource", bounds: "Bounds") -> None:
     if bounds.rating_bound is None:
         return
     unchanged = ratings.units(lambda block: block)
-    clamped, rounded = unchanged.total(lambda block, start: np.array(bounds.forced(block))).tolist()
+    clamped, rounded = unchanged.total(lambda block, start: np.array([bounds.forced(block)]))[0].tolist()
     bound, step, of_all = bounds.largest, bounds.rating_step, f"of {len(ratings):,} ratings"
     if clamped:
         warn(f"--values: {clamped:,} {of_all} lie outside [0, {bound:g}] and count as 0 or {bound:g}")

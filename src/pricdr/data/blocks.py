@@ -34,10 +34,8 @@ SumWork: TypeAlias = Callable[[CSR, int], Whole]
 class Matrix(Protocol):
     """A matrix of users x items in whole units, wherever it is kept."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Users, items."""
-        ...
+    shape: tuple[int, int]
+    """Users, items."""
 
     def rows(
         self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
@@ -55,7 +53,11 @@ class Matrix(Protocol):
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
         """Return an empty array with one row per user: in memory, or in a file where it is large."""
-        ...
+        return np.empty((self.shape[0], columns), dtype=dtype)
+
+    def __repr__(self) -> str:
+        """Show sizes only: ratings are private."""
+        return f"{type(self).__name__}({self.shape[0]} users x {self.shape[1]} items)"
 
 
 @runtime_checkable
@@ -104,16 +106,11 @@ class RatingsSource(Protocol):
         ...
 
 
-class InMemory:
+class InMemory(Matrix):
     """A matrix in memory, in one piece."""
 
     def __init__(self, matrix: CSR) -> None:
-        self.matrix = matrix
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Users, items."""
-        return self.matrix.shape
+        self.matrix, self.shape = matrix, matrix.shape
 
     def rows(
         self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
@@ -140,14 +137,6 @@ class InMemory:
     def converted(self, convert: Convert, n_columns: int) -> "InMemory":
         """Return the converted matrix."""
         return InMemory(convert(self.matrix))
-
-    def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
-        """Return an empty array with one row per user, in memory."""
-        return np.empty((self.shape[0], columns), dtype=dtype)
-
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
-        return f"InMemory({self.shape[0]} users x {self.shape[1]} items)"
 
 
 class Transposed:

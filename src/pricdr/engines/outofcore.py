@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Total, Whole
+from pricdr.data.blocks import Convert, Matrix, Numbers, RowWork, SumWork, Total, Whole
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import Ids
 from pricdr.data.reading.formats import ReadOptions
@@ -220,7 +220,7 @@ def _merge_chunks(connection: "DuckDBPyConnection", rows: int) -> Iterator[tuple
             yield keys[:end], *(whole[name][:end] if name in whole else None for name in ("value", "seconds"))
 
 
-class DiskMatrix:
+class DiskMatrix(Matrix):
     """Entries on disk, read block by block; every block is converted before a work gets it."""
 
     def __init__(self, entries: SortedEntries, workspace: Workspace, *converts: Convert, columns: int) -> None:
@@ -277,10 +277,6 @@ class DiskMatrix:
         for convert in self._converts:
             block = convert(block)
         return block
-
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
-        return f"DiskMatrix({self.shape[0]} users x {self.shape[1]} items)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,12 @@ Spark writes Python broadcasts to files, on the driver and on every executor. So
 a key that is made for one job and travels inside the function, which Spark keeps in memory. Neither is of any use
 without the other. ``docs/threat-model.md`` says what an attacker gets, depending on access.
 
-Spark itself pickles what it sends, and so is a work here, by Spark's pickler; nothing is unpickled before the seal has
-shown that it is what this driver wrote.
+Nothing is unpickled before the seal has shown that it is what this driver wrote.
 """
 
 import io
 import logging
+import pickle
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 26
 """Bytes that are sealed in one piece: AES-GCM takes less than 2^31."""
 _PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+_opened: Final[dict[str, Any]] = {}
+"""The last work that this process opened, by the number of its message."""
 
 
 @dataclass(frozen=True)
@@ -35,28 +37,27 @@ class Message:
     """The work and each of its arrays, in sealed chunks."""
     wrapping: bytes = field(repr=False)
     """The key of the seal. It is never in a broadcast, and opens nothing but this message."""
-    number: str = ""
+    number: str
     """A random number that identifies this message."""
 
     def opened(self) -> Any:  # noqa: ANN401
         """Return the work; a process opens each message once, and keeps only the last."""
-        from pyspark import cloudpickle
-
         if self.number not in _opened:
             _opened.clear()
-            seal = _opened["seal"] = Seal(self.wrapping)
-            pieces = [
+            seal = Seal(self.wrapping)
+            work, *arrays = [
                 b"".join(seal.open(chunk, f"{number} {at}") for at, chunk in enumerate(chunks))
                 for number, chunks in enumerate(self.contents.value)
             ]
+
+            class Unpickler(pickle.Unpickler):
+                def persistent_load(self, noise: SealedNoise) -> DiscreteGaussian:
+                    return noise.opened(seal)
+
             # Arrays share the memory of their bytes, which nobody can write to: works are pure.
-            _opened[self.number] = cloudpickle.loads(pieces[0], buffers=pieces[1:])
-            _opened.pop("seal").erase()
+            _opened[self.number] = Unpickler(io.BytesIO(work), buffers=arrays).load()
+            seal.erase()
         return _opened[self.number]
-
-
-_opened: Final[dict[str, Any]] = {}
-"""The last work that this process opened, by the number of its message; and its seal, while it is being opened."""
 
 
 @contextmanager
@@ -68,13 +69,20 @@ def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
         [seal.close(piece[at : at + _CHUNK], f"{number} {at // _CHUNK}") for at in range(0, max(1, len(piece)), _CHUNK)]
         for number, piece in enumerate(_pickled(work, seal))
     ]
-    with _unlogged():
+    # At DEBUG py4j writes everything that goes to Java, whole functions included.
+    loggers = [logger for logger in map(logging.getLogger, _PY4J_LOGGERS) if not logger.disabled]
+    for logger in loggers:
+        logger.disabled = True
+    try:
         broadcast = context.broadcast(contents)
         try:
             yield Message(broadcast, wrapping, secrets.token_hex(8))
         finally:
             broadcast.destroy()
-            seal.erase()
+    finally:
+        for logger in loggers:
+            logger.disabled = False
+        seal.erase()
 
 
 def _pickled(work: object, seal: Seal) -> list[memoryview]:
@@ -84,31 +92,11 @@ def _pickled(work: object, seal: Seal) -> list[memoryview]:
     base: Any = cloudpickle.CloudPickler  # pyspark has no types for it
 
     class Pickler(base):  # type: ignore[misc]
-        def reducer_override(self, value: object) -> Any:  # noqa: ANN401
+        def persistent_id(self, value: object) -> SealedNoise | None:
             # Keys refuse to be pickled; noise hands out the sealed keys of its own streams.
-            if isinstance(value, DiscreteGaussian):
-                return _unsealed_noise, (value.sealed(seal),)
-            return super().reducer_override(value)
+            return value.sealed(seal) if isinstance(value, DiscreteGaussian) else None
 
     arrays: list[Any] = []
     file = io.BytesIO()
     Pickler(file, protocol=5, buffer_callback=arrays.append).dump(work)
     return [file.getbuffer(), *(array.raw() for array in arrays)]
-
-
-def _unsealed_noise(noise: SealedNoise) -> DiscreteGaussian:
-    return noise.opened(_opened["seal"])
-
-
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """Disable py4j's loggers: at DEBUG they write everything that goes to Java, whole functions included."""
-    loggers = [logging.getLogger(name) for name in _PY4J_LOGGERS]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was_disabled in zip(loggers, before, strict=True):
-            logger.disabled = was_disabled

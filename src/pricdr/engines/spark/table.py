@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID
+from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID, Ids
 from pricdr.data.reading.columns import Columns, find_named
 from pricdr.data.reading.formats import DATE, FILTERED, NUMBER, values_fault
 from pricdr.data.reading.text_files import file_refusal, refusal, shorten
-from pricdr.engines.spark.session import SHUFFLES, explained, is_local, master_of, n_cores
+from pricdr.engines.spark.session import SHUFFLES, explained, is_local
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TABLE: Final = "table:"
 """The prefix of a location that names a table in Spark's catalogue."""
@@ -27,6 +27,8 @@ _KINDS: Final = {
     "rating": (_NUMBERS, "ratings must be numbers"),
     "time": ((*_NUMBERS, "string", "date", "timestamp", "timestamp_ntz"), "times must be dates, numbers or text"),
 }
+_TIMES: Final = {"decimal": "double", "date": "timestamp"}
+"""What the kinds of a time column are read as; the others as they are."""
 _FOOTERS_AT_A_TIME: Final = 16
 
 
@@ -41,7 +43,7 @@ class CheckedRows:
     has_times: bool
     filtered_by: str | None
     count: int
-    rating_range: tuple[float, float] | None
+    rating_range: tuple[float, float]
     half_steps: bool
     kept: "list[DataFrame]" = field(default_factory=list)
     """Other frames of these rows that were persisted."""
@@ -51,10 +53,12 @@ class CheckedRows:
         for frame in (self.frame, *self.kept):
             frame.unpersist()
 
-    @property
-    def session(self) -> "SparkSession":
-        """The session in which they were opened."""
-        return self.frame.sparkSession
+    def ids(self, role: str) -> Ids:
+        """Return all ids of a column, sorted by their UTF-8 bytes, as in memory."""
+        with explained(f"list the {role}s of {self.location}"):
+            distinct = self.frame.select(role).distinct().toArrow()
+        # Python compares text by code points, which is also the order of UTF-8 bytes.
+        return tuple(sorted(distinct.column(role).to_pylist()))
 
     def __repr__(self) -> str:
         """Show the location and the number of rows, never the rows."""
@@ -77,28 +81,35 @@ def checked_rows(session: "SparkSession", location: str, columns: Columns | None
         accepted, rule = _KINDS[role]
         if kinds[name] not in accepted:
             raise file_refusal(location, f"the {role} column {shorten(name)} holds {kinds[name]}; {rule}")
-    rows = frame.select(*(_selected(frame, role, name, kinds[name]) for role, name in names.items()))
-    text_times = "time" in names and kinds[names["time"]] == "string"
+    time_kind = kinds.get(names.get("time", ""), "")
+    types = {"user": "string", "item": "string", "rating": "double", "time": _TIMES.get(time_kind, time_kind)}
+    quoted = {role: "`{}`".format(name.replace("`", "``")) for role, name in names.items()}  # a dot is no path
+    rows = frame.selectExpr(*(f"CAST({name} AS {types[role]}) AS {role}" for role, name in quoted.items()))
     with explained(f"read {location}"):
-        rows = rows.selectExpr(*_checks(names, text_times=text_times, time_asked=time_asked))
+        rows = rows.selectExpr(*_checks(names, text_times=time_kind == "string", time_asked=time_asked))
         rows = rows.persist(StorageLevel.DISK_ONLY)
         figures = ("count(*) n", "count_if(bad) bad", "min(value) least", "max(value) most")
-        found = rows.selectExpr(*figures, "min(rint(2 * value) = 2 * value) half_steps").first()
-        bad = rows.filter("bad").first() if found is not None and found.bad else None
-    assert found is not None
+        found: Any = rows.selectExpr(*figures, "min(rint(2 * value) = 2 * value) half_steps").first()
     try:
-        if bad is not None:
+        if found.bad and (bad := rows.filter("bad").first()) is not None:
             raise refusal(location, f"a row{values_fault(bad.asDict(), time_asked=time_asked)}")
         if not found.n:
             raise file_refusal(location, "it has columns and no rows")
         filtered_by = _filter_of(frame, location)
-        session.conf.set(SHUFFLES, str(max(2 * n_cores(session), found.n >> 20)))
+        session.conf.set(SHUFFLES, str(max(2 * session.sparkContext.defaultParallelism, found.n >> 20)))
     except BaseException:
         rows.unpersist()
         raise
-    spread = None if found.least is None else (found.least, found.most)
-    has_values, has_times = "rating" in names, "time" in names
-    return CheckedRows(location, rows, has_values, has_times, filtered_by, found.n, spread, bool(found.half_steps))
+    return CheckedRows(
+        location,
+        rows,
+        has_values="rating" in names,
+        has_times="time" in names,
+        filtered_by=filtered_by,
+        count=found.n,
+        rating_range=(found.least, found.most),
+        half_steps=found.half_steps,
+    )
 
 
 def require_no_text_file(location: str) -> None:
@@ -110,21 +121,10 @@ def require_no_text_file(location: str) -> None:
 def _frame(session: "SparkSession", location: str) -> "DataFrame":
     if location.startswith(TABLE):
         return session.table(location.removeprefix(TABLE))
-    if is_local(master_of(session)) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location):
+    if is_local(session.sparkContext.master or "") and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location):
         # A path on this machine stays local, whatever default file system Hadoop's settings name.
         location = Path(location).absolute().as_uri()
     return session.read.parquet(location)
-
-
-def _selected(frame: "DataFrame", role: str, name: str, kind: str) -> "Column":
-    column = frame["`{}`".format(name.replace("`", "``"))]  # so that a dot in a name is not taken for a path
-    if role in ("user", "item"):
-        column = column.cast("string")
-    elif role == "rating" or kind == "decimal":
-        column = column.cast("double")
-    elif kind == "date":
-        column = column.cast("timestamp")
-    return column.alias(role)
 
 
 def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool) -> list[str]:

@@ -9,7 +9,6 @@ Nothing is unpickled before the seal has shown that it is what this driver wrote
 
 import io
 import logging
-import pickle
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ _CHUNK: Final = 1 << 26
 """Bytes that are sealed in one piece: AES-GCM takes less than 2^31."""
 _PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
 _opened: Final[dict[str, Any]] = {}
-"""The last work that this process opened, by the number of its message."""
+"""The last work that this process opened, by the number of its message; and its seal, while it is being opened."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,18 @@ class Message:
 
     def opened(self) -> Any:  # noqa: ANN401
         """Return the work; a process opens each message once, and keeps only the last."""
+        from pyspark import cloudpickle
+
         if self.number not in _opened:
             _opened.clear()
-            seal = Seal(self.wrapping)
+            seal = _opened["seal"] = Seal(self.wrapping)
             work, *arrays = [
                 b"".join(seal.open(chunk, f"{number} {at}") for at, chunk in enumerate(chunks))
                 for number, chunks in enumerate(self.contents.value)
             ]
-
-            class Unpickler(pickle.Unpickler):
-                def persistent_load(self, noise: SealedNoise) -> DiscreteGaussian:
-                    return noise.opened(seal)
-
             # Arrays share the memory of their bytes, which nobody can write to: works are pure.
-            _opened[self.number] = Unpickler(io.BytesIO(work), buffers=arrays).load()
-            seal.erase()
+            _opened[self.number] = cloudpickle.loads(work, buffers=arrays)
+            _opened.pop("seal").erase()
         return _opened[self.number]
 
 
@@ -92,11 +88,17 @@ def _pickled(work: object, seal: Seal) -> list[memoryview]:
     base: Any = cloudpickle.CloudPickler  # pyspark has no types for it
 
     class Pickler(base):  # type: ignore[misc]
-        def persistent_id(self, value: object) -> SealedNoise | None:
+        def reducer_override(self, value: object) -> Any:  # noqa: ANN401
             # Keys refuse to be pickled; noise hands out the sealed keys of its own streams.
-            return value.sealed(seal) if isinstance(value, DiscreteGaussian) else None
+            if isinstance(value, DiscreteGaussian):
+                return _unsealed_noise, (value.sealed(seal),)
+            return super().reducer_override(value)
 
     arrays: list[Any] = []
     file = io.BytesIO()
     Pickler(file, protocol=5, buffer_callback=arrays.append).dump(work)
     return [file.getbuffer(), *(array.raw() for array in arrays)]
+
+
+def _unsealed_noise(noise: SealedNoise) -> DiscreteGaussian:
+    return noise.opened(_opened["seal"])

@@ -9,9 +9,11 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import ClassVar, Final, Protocol, TypeAlias
 
 from markupsafe import Markup
@@ -253,6 +255,41 @@ class Page:
     lead: Content = ()
     """Above all sections: the answer in a few sentences."""
     footer: Sequence[str] = ()
+
+
+_GROUPS: Final[Mapping[str, Callable[[list[str]], Block]]] = {
+    "-": Bullets,
+    "$": Commands,
+    "=": lambda lines: Facts(dict(line.split(" | ", 1) for line in lines)),
+}
+"""Lines that stand together in one block, by their sign."""
+_LINES: Final[Mapping[str, Callable[[str], Block | str]]] = {".": str, "!": Note}
+
+
+def sections_of(template: str, blocks: Mapping[str, Content], **values: object) -> list[Section]:
+    """Return the sections of a page whose words are in a text template; the sign of a line says what it is.
+
+    ``# id | heading`` begins a section. ``.`` is a paragraph, ``!`` a note, ``-`` a bullet, ``$`` a command and
+    ``= name | value`` a fact; ``@ name`` stands for ``blocks`` of that name. A value is printable, so it stays on its
+    line, and cannot change what the line is.
+    """
+    environment = template_environment().overlay(autoescape=False, finalize=lambda value: printable(str(value)))
+    text = environment.get_template(template).render(values)
+    sections: list[Section] = []
+    shown: list[Block | str] = []
+    signed = [line.partition(" ")[::2] for line in text.splitlines() if line.strip()]
+    for sign, group in groupby(signed, key=itemgetter(0)):
+        lines = [line for _, line in group]
+        if sign in _GROUPS:
+            shown.append(_GROUPS[sign](lines))
+            continue
+        for line in lines:
+            if sign == "#":
+                id, heading = line.split(" | ", 1)
+                sections.append(Section(heading, shown := [], id))
+            else:
+                shown += blocks[line] if sign == "@" else [_LINES[sign](line)]
+    return sections
 
 
 def render(page: Page) -> str:

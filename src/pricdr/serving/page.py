@@ -221,13 +221,13 @@ class _Cards:
 
 def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:
     """Return the promise of the model's release in short, as charts, and in full; or why there is none."""
-    info, origin, c = card.info, card.info.origin, card.certificate
+    origin, c = card.origin, card.certificate
     if origin.plaintext_source:
         return [Note(PLAINTEXT)], []
-    if not info.with_release:
+    if not card.with_release:
         return [NO_RELEASE], []
-    if info.contradiction is not None:
-        return [Note(f"Do not rely on the recorded certificate. {info.contradiction}")], []
+    if card.contradiction is not None:
+        return [Note(f"Do not rely on the recorded certificate. {card.contradiction}")], []
     if c is None:
         return [Note(NO_CERTIFICATE), Commands(["pricdr inspect RELEASE"])], []
     summary = {

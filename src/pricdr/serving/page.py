@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Final
 from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary
@@ -199,24 +198,24 @@ class _UserList:
         """Whether the model folder contains what users rated; an exported one does not."""
 
 
-class _Cards:
-    """The cards of the snapshots being served, each computed once."""
+class _Cards(WeakKeyDictionary[Snapshot, tuple[ModelCard, str]]):
+    """The cards of the snapshots being served, and why an evaluation is missing from one; each is computed once.
+
+    Weak keys: a card refers to its model, and must not keep a model in memory that has been replaced.
+    """
 
     def __init__(self, evaluation: Evaluation | None) -> None:
-        self._evaluation, self._lock = evaluation, Lock()
-        # Weak keys: a card refers to its model, and must not keep a model in memory that has been replaced.
-        self._cards: WeakKeyDictionary[Snapshot, tuple[ModelCard, str]] = WeakKeyDictionary()
+        super().__init__()
+        self._evaluation = evaluation
 
     def of(self, snapshot: Snapshot) -> tuple[ModelCard, str]:
         """Return the card of a snapshot, and why the evaluation is missing from it, if it is."""
-        with self._lock:
-            if snapshot not in self._cards:
-                try:
-                    card, problem = ModelCard.of_model(snapshot.model, snapshot.name, self._evaluation), ""
-                except InputError as error:  # the model was replaced, and the evaluation is of the old one
-                    card, problem = ModelCard.of_model(snapshot.model, snapshot.name), str(error)
-                self._cards[snapshot] = card, problem
-            return self._cards[snapshot]
+        if snapshot not in self:
+            try:
+                self[snapshot] = ModelCard.of_model(snapshot.model, snapshot.name, self._evaluation), ""
+            except InputError as error:  # the model was replaced, and the evaluation is of the old one
+                self[snapshot] = ModelCard.of_model(snapshot.model, snapshot.name), str(error)
+        return self[snapshot]
 
 
 def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:

@@ -17,15 +17,6 @@ def test_the_lift_adds_w_squared_in_every_user_direction(shape, rng):
     np.testing.assert_allclose(lift.T @ lift, ratings @ ratings.T + 2.5**2 * np.eye(shape[0]), atol=1e-12)
 
 
-def test_a_thin_svd_would_leave_directions_without_noise(rng):
-    """The flaw that padding repairs: fewer items than users, and the published columns lie in the row space."""
-    ratings = (rng.random((30, 12)) < 0.3).astype(float)
-    left, singular, right = np.linalg.svd(ratings.T, full_matrices=False)
-    thin = (left * np.sqrt(singular**2 + 100.0**2)) @ right
-    assert np.linalg.matrix_rank(thin.T @ thin) <= 12
-    assert np.linalg.matrix_rank(lifted(ratings, 100.0)) == 30
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("shape", SHAPES)
 def test_both_forms_have_the_same_law(shape, rng):

@@ -2,10 +2,13 @@
 
 import os
 import secrets
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+from pricdr.errors import InputError
 
 # Timings vary with whatever else the machine does: a slow example is not a wrong one. `make fuzz` runs many more.
 settings.register_profile("default", deadline=None)
@@ -24,6 +27,22 @@ def any_seed(record_property) -> int:
 @pytest.fixture
 def rng(any_seed) -> np.random.Generator:
     return np.random.default_rng(any_seed)
+
+
+@pytest.fixture
+def refused():
+    """Call something that must be refused; return its one line."""
+
+    def check(call: Callable[[], object], error: type[Exception] = InputError) -> str:
+        with pytest.raises(error) as caught:
+            call()
+        message = str(caught.value)
+        assert message
+        assert "\n" not in message
+        assert message.isprintable()
+        return message
+
+    return check
 
 
 @pytest.hookimpl(hookwrapper=True)

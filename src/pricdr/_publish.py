@@ -18,7 +18,7 @@ from pricdr.alignment.normalisation import agreed_normalisation
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
-from pricdr.data.reading.report import stars_caution, stars_in
+from pricdr.data.reading.read import stars_caution, stars_in
 from pricdr.errors import InputError, ParameterError, PriCDRError, PublishWarning
 from pricdr.privacy.accounting import Calibration, Guarantee, Unit, composed_epsilon, paper_sigma
 from pricdr.privacy.ledger import Balance, Cost, Ledger

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from pricdr.errors import InputError
-
 Write = Callable[[str, str | bytes], Path]
 
 
@@ -20,19 +18,3 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return make
-
-
-@pytest.fixture
-def refused():
-    """Call something that must be refused; return its one line."""
-
-    def check(call: Callable[[], object], error: type[Exception] = InputError) -> str:
-        with pytest.raises(error) as caught:
-            call()
-        message = str(caught.value)
-        assert message
-        assert "\n" not in message
-        assert message.isprintable()
-        return message
-
-    return check

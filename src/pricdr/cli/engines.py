@@ -16,7 +16,7 @@ from pricdr.errors import InputFileError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
-    from pricdr.data.reading.report import Reading
+    from pricdr.data.reading.read import Reading
 
 
 class AddressOrPath(PosixPath):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pricdr._publish import DryRun
     from pricdr.alignment.messages import AlignmentRecord
     from pricdr.data.ratings import Ids
-    from pricdr.data.reading.report import Reading
+    from pricdr.data.reading.read import Reading
     from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.steps import Bounds

@@ -172,7 +172,7 @@ class Rated(Protocol):
 
 def warn_of_stars(reading: Rated) -> None:
     """Warn where ratings look like stars and, without a threshold, all of them count as likes."""
-    from pricdr.data.reading.report import stars_caution
+    from pricdr.data.reading.read import stars_caution
 
     if text := stars_caution(reading.ratings, reading.stars):
         warn(text)

@@ -16,7 +16,7 @@ from pricdr.errors import PublishWarning
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
     from pricdr.data.ids import Ids
-    from pricdr.data.reading.report import Reading
+    from pricdr.data.reading.read import Reading
     from pricdr.privacy.steps import Bounds
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate

@@ -193,7 +193,7 @@ def _data(
 
 def _configured(method: str, preset: PresetName | None, config: Path | None) -> "Method":
     """Return the method with the settings of the preset, and those of the configuration file before them."""
-    from pricdr.data.toml_files import read_toml
+    from pricdr.data.reading.text_files import read_toml
 
     own = {} if config is None else read_toml(config)
     named = name_given(METHODS, method)

@@ -155,7 +155,7 @@ def read_ids(path: str | os.PathLike[str]) -> Ids:
     count = size * max(1, start.count(b"\n")) // max(1, len(start))
     require_memory(_BYTES_PER_LISTED_ID * count + 3 * size, f"{named(file)}: a list of about {count:,} ids")
     # An id may consist of spaces: ids are kept byte for byte.
-    text = read_text(file, blanks_count=True).rstrip(b"\r\n").decode()
+    text = read_text(file).rstrip(b"\r\n").decode()
     ids = (text.replace("\r\n", "\n") if "\r" in text else text).removesuffix("\r").split("\n")
     try:
         return require_ids("listed", ids)

@@ -17,6 +17,8 @@ from pricdr.data.ids import Ids
 from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.reading.inputs import Query, find_inputs
 from pricdr.data.reading.read import (
+    Reading,
+    Repeats,
     connected,
     deduplicate,
     explained,
@@ -24,7 +26,6 @@ from pricdr.data.reading.read import (
     opened_table,
     sorted_pairs,
 )
-from pricdr.data.reading.report import Reading, Repeats
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 from pricdr.memory import Need, memory_limit

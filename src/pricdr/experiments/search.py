@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pricdr.data.toml_files import read_toml
+from pricdr.data.reading.text_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
 from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, result_key
 from pricdr.experiments.outline import NOT_PRESENT

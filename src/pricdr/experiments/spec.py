@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter
 
-from pricdr.data.reading.text_files import shorten
-from pricdr.data.toml_files import read_toml
+from pricdr.data.reading.text_files import read_toml, shorten
 from pricdr.errors import InputError, ParameterError, require_file_name
 from pricdr.experiments.arms import Arm, DataSpec, result_key
 from pricdr.experiments.records import RECORD, FileName, Flag, Line, Text, Whole, from_table, limits

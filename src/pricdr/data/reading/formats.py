@@ -7,7 +7,7 @@ separator, which is given or belongs to the format: nothing is sniffed, and no q
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
@@ -33,7 +33,6 @@ FILTERED: Final = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
 MOST_BAD_ROWS: Final = 0.01
 """The default for the share of rows that may be bad."""
-Schema: TypeAlias = tuple[tuple[str, str], ...]
 PartitionValues: TypeAlias = Mapping[str, str | None]
 _LONGEST_DELIMITER: Final = 8
 _MOVIELENS: Final = Columns(user=1, item=2, rating=3, time=4)
@@ -374,35 +373,26 @@ class Source:
     rows_before: int = 0
     blank_before: int = 0
     """How many blank lines come before the header."""
+    schema: Mapping[str, str] = field(default_factory=dict)
+    """All columns and their types, which must be the same in files that are read together."""
+    filtered_by: str | None = None
+    """The filter on counts that the file discloses."""
 
 
-def text_source(
-    name: Path,
-    file: Path,
-    kind: Format,
-    options: ReadOptions,
-    folders: PartitionValues,
-    connection: "DuckDBPyConnection",
-) -> tuple[Source, Schema]:
-    """Return the rows of a text file (``file`` may be a copy of ``name``), and its columns."""
-    found = first_line(file, name, substitute=options.skip_bad_rows)
-    if found is None:
-        raise file_refusal(name, "the file is empty")
+def _lines(file: Path) -> str:
+    """Return the lines of a text file and their numbers, as SQL."""
     # A NUL byte would end the column: no text holds one, so DuckDB refuses a file that does. It also refuses line ends
     # that differ, but not in lines that ``skip`` passes over: what comes after them would be lost.
     dialect = "columns = {'line': 'VARCHAR'}, delim = '\0', quote = '', escape = '', comment = '', header = false"
     exact = f"auto_detect = false, strict_mode = true, compression = 'none', max_line_size = {LONGEST_LINE}"
-    lines = f"(SELECT line, row_number() OVER () AS n FROM read_csv([{literal(escaped(file))}], {dialect}, {exact}))"
-    if kind is Format.JSONL:
-        return _json_source(name, lines, options, folders, connection), ()
-    return _delimited_source(name, lines, found, options.dialect(kind), options, folders)
+    return f"(SELECT line, row_number() OVER () AS n FROM read_csv([{literal(escaped(file))}], {dialect}, {exact}))"
 
 
-def _delimited_source(
-    name: Path, lines: str, first: tuple[str, int], dialect: Dialect, options: ReadOptions, folders: PartitionValues
-) -> tuple[Source, Schema]:
+def delimited_source(name: Path, file: Path, kind: Format, options: ReadOptions, folders: PartitionValues) -> Source:
+    """Return the rows of delimited text; ``file`` may be a copy of ``name``."""
+    dialect = options.dialect(kind)
     columns = _MOVIELENS if options.columns is None and dialect.headerless else options.columns
-    line, number = first
+    line, number = first_line(file, name, substitute=options.skip_bad_rows)
     fields = dialect.split(line)
     placed = columns is not None and columns.by_position
     if isinstance(fields, str):
@@ -428,9 +418,9 @@ def _delimited_source(
         fault = fields if isinstance(fields, str) else width_fault(len(fields), width, header=not placed)
         return None if fault is None else f" {fault}"
 
-    source = Source(
+    return Source(
         name,
-        f"(SELECT line, n, {dialect.sql()} AS f FROM {lines} WHERE n > {before})",
+        f"(SELECT line, n, {dialect.sql()} AS f FROM {_lines(file)} WHERE n > {before})",
         _text_roles({role: texts[at] for role, at in found.items()}),
         valid=f"len(f) {'>=' if placed else '='} {width}",
         record="line",
@@ -438,8 +428,8 @@ def _delimited_source(
         blank="line IS NULL",
         lines_before=before,
         blank_before=max(0, before - 1),
+        schema={} if placed else dict.fromkeys(fields, "text"),
     )
-    return source, () if placed else tuple((each, "text") for each in fields)
 
 
 def _text_roles(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -451,13 +441,15 @@ def _constant(value: str | None) -> str:
     return "NULL::VARCHAR" if value is None else literal(value)
 
 
-def _json_source(
-    name: Path, lines: str, options: ReadOptions, folders: PartitionValues, connection: "DuckDBPyConnection"
+def json_source(
+    name: Path, file: Path, options: ReadOptions, folders: PartitionValues, connection: "DuckDBPyConnection"
 ) -> Source:
     """Return the rows of JSON lines: which field is which is found in each object by itself.
 
     What is searched for follows from what was declared alone, since a first object is a row like any other.
     """
+    first_line(file, name, substitute=options.skip_bad_rows)  # refuses an empty file
+    lines = _lines(file)
     given = options.columns
     if given is not None and given.by_position:
         raise file_refusal(name, "positions are for files without a header, and JSON lines have names")
@@ -517,8 +509,8 @@ def _pointer(name: str) -> str:
 
 def parquet_source(
     name: Path, file: Path, options: ReadOptions, folders: PartitionValues, connection: "DuckDBPyConnection"
-) -> tuple[Source, Schema, str | None]:
-    """Return the rows of a Parquet file, its columns, and the filter on counts that it discloses."""
+) -> Source:
+    """Return the rows of a Parquet file."""
     import duckdb
 
     path = f"[{literal(escaped(file))}]"
@@ -533,15 +525,17 @@ def parquet_source(
         filtered_by = None if filtered is None else filtered.decode()
     except (duckdb.Error, UnicodeDecodeError):
         raise broken_parquet(name) from None
-    schema = tuple(zip(header, kinds, strict=True))
-    # By position: DuckDB gives other names to columns that differ only in their case.
-    expressions = [f"c{at}" for at in range(len(header))]
-    every: list[tuple[str, str, str | None]] = [(f"c{at}", kind, each) for at, (each, kind) in enumerate(schema)]
-    every += [(_constant(value), _FOLDER, None) for value in folders.values()]
     found = find_named(name, [*header, *folders], options.columns, need_rating=options.need_rating)
+    every: list[tuple[str, str, str | None]] = [(f"c{at}", kinds[at], column) for at, column in enumerate(header)]
+    every += [(_constant(value), _FOLDER, None) for value in folders.values()]
     columns = {role: every[at] for role, at in found.items()}
-    given = f"(SELECT * FROM {relation} AS given({', '.join(expressions)}))"
-    return typed_source(name, given, columns, options), schema, filtered_by
+    source = typed_source(name, by_position(relation, len(header)), columns, options)
+    return replace(source, schema=dict(zip(header, kinds, strict=True)), filtered_by=filtered_by)
+
+
+def by_position(relation: str, columns: int) -> str:
+    """Return a relation as SQL with columns c0, c1 and so on: DuckDB renames those that differ only in their case."""
+    return f"(SELECT * FROM {relation} AS given({', '.join(f'c{at}' for at in range(columns))}))"
 
 
 def broken_parquet(name: Path) -> InputError:

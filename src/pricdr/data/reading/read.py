@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.data.blocks import RatingsSource
 from pricdr.data.csr import row_counts, with_values
 from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID, Ids
 from pricdr.data.ratings import Ratings
@@ -24,20 +25,19 @@ from pricdr.data.reading.formats import (
     MOST_BAD_ROWS,
     Format,
     ReadOptions,
-    Schema,
     Source,
+    delimited_source,
     escaped,
+    json_source,
     literal,
     parquet_source,
-    text_source,
     values_fault,
 )
 from pricdr.data.reading.inputs import AnyPath, InputFile, InputFiles, Query, find_inputs, naming_in_logs
-from pricdr.data.reading.report import SHOWN, BadRows, Reading, Repeats
 from pricdr.data.reading.text_files import copy_bytes, copy_text, file_refusal, named, refusal, shorten
 from pricdr.data.workspace import Workspace
-from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError
-from pricdr.memory import VARIABLE, format_bytes, memory_limit, require_memory
+from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError, printable
+from pricdr.memory import VARIABLE, Need, format_bytes, memory_limit, require_memory
 from pricdr.parallel import cores
 from pricdr.progress import Progress, shown, silent
 
@@ -48,6 +48,9 @@ Keys: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 _GOOD, _BAD, _BLANK = range(3)
+_SHOWN: Final = 5
+"""How many bad rows are shown."""
+_MOST_STARS: Final = 10
 _RULE: Final = "files that are read together need one schema"
 _DISK_FAULTS: Final = ("No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size")
 """What DuckDB says where a disk is full."""
@@ -143,6 +146,9 @@ class RatingsTable:
     files: int = 1
     empty_files: int = 0
     _inserted: int = 0
+    _first: Source | None = None
+    _disclosing: Source | None = None
+    """The first source that discloses a filter."""
 
     def __post_init__(self) -> None:
         self.connection.execute(
@@ -151,6 +157,8 @@ class RatingsTable:
 
     def add(self, source: Source) -> int:
         """Add the rows of a source and return their number; a bad one is refused or skipped."""
+        self._require_one_schema(source)
+        self._require_one_filter(source)
         self.has_values |= "rating" in source.roles
         self.has_times |= "time" in source.roles
         values = ", ".join(f"CASE WHEN good THEN {name} END" for name in ("u", "i", "v"))
@@ -167,6 +175,36 @@ class RatingsTable:
         self.bad += bad
         self.blank_lines += blank + source.blank_before
         return int(added - blank)
+
+    def _require_one_schema(self, source: Source) -> None:
+        """Refuse a file with other columns than the first, and name the column; their order does not matter."""
+        self._first = first = self._first or source
+        for column in [*first.schema, *source.schema]:
+            expected, actual = first.schema.get(column), source.schema.get(column)
+            if expected == actual:
+                continue
+            if actual is None:
+                fault = f"it has no column {shorten(column)}, and {named(first.name)} has one"
+            elif expected is None:
+                fault = f"it has a column {shorten(column)}, and {named(first.name)} has none"
+            else:
+                fault = f"column {shorten(column)} holds {actual}, in {named(first.name)} {expected}"
+            # Without the names: where a header is missing they are a row.
+            logged = f"its columns are not those of the first file; {_RULE}"
+            raise file_refusal(source.name, f"{fault}; {_RULE}", logged=logged)
+
+    def _require_one_filter(self, source: Source) -> None:
+        """Remember the filter on counts that a file discloses; all that disclose one must disclose the same."""
+        if source.filtered_by is None:
+            return
+        self._disclosing = other = self._disclosing or source
+        self.filtered_by = other.filtered_by
+        if source.filtered_by != other.filtered_by:
+            both = f"it says that it was filtered by {shorten(source.filtered_by, 60)}, "
+            both += f"{named(other.name)} by {shorten(other.filtered_by, 60)}"
+            rule = "they cannot be read together"
+            logged = f"it was filtered in another way than the first file; {rule}"
+            raise file_refusal(source.name, f"{both}; {rule}", logged=logged)
 
     def _judged(self, source: Source, also: str = "") -> str:
         """Return the rows of a source with their values u, i, v and s, and whether they are good."""
@@ -187,7 +225,9 @@ class RatingsTable:
             f", {text} AS {role}" for role, (_, text) in source.roles.items() if role in ("rating", "time")
         )
         judged = self._judged(source, f", n, {source.record} AS record{quoted}")
-        found = self.connection.execute(f"SELECT * FROM {judged} WHERE NOT blank AND NOT good ORDER BY n LIMIT {SHOWN}")
+        found = self.connection.execute(
+            f"SELECT * FROM {judged} WHERE NOT blank AND NOT good ORDER BY n LIMIT {_SHOWN}"
+        )
         columns = [column for column, *_ in found.description or ()]
         for values in found.fetchall():
             bad = dict(zip(columns, values, strict=True))
@@ -203,14 +243,17 @@ class RatingsTable:
             fault = f"row {row}{line}{fault}"
             if not self.options.skip_bad_rows:
                 raise refusal(source.name, fault)
-            if len(self.first_bad) < SHOWN:
+            if len(self.first_bad) < _SHOWN:
                 self.first_bad += (fault if self.files == 1 else f"{named(source.name)}: {fault}",)
 
     def report(self) -> dict[str, Any]:
         """Return what a :class:`Reading` says of all rows; refuse them if too many are bad, or all."""
-        skipped = BadRows(self.bad, self.first_bad) if self.options.skip_bad_rows else None
-        if skipped is not None:
-            skipped.require_few(self.name, self.rows, self.options.most_bad_rows)
+        most = self.options.most_bad_rows
+        if self.bad > most * self.rows:
+            are = "is" if self.bad == 1 else "are"
+            limit = f"more than {100 * most:.3g}% (--most-bad-rows)"
+            fault = f"{self.bad:,} of {self.rows:,} rows {are} bad, {limit}; the first: {self.first_bad[0]}"
+            raise refusal(self.name, fault)
         if self.rows == self.bad:
             raise refusal(self.name, "no row of it can be used")
         low, high, halves = self._fetch(
@@ -222,7 +265,7 @@ class RatingsTable:
             "dropped": (("blank lines", self.blank_lines),) if self.blank_lines else (),
             "rating_range": None if low is None else (low, high),
             "half_steps": bool(halves),
-            "bad_rows": skipped,
+            "bad_rows": BadRows(self.bad, self.first_bad) if self.options.skip_bad_rows else None,
             "files": self.files,
             "empty_files": self.empty_files,
         }
@@ -262,127 +305,262 @@ def opened_table(
     with explained(name, workspace, memory), connected(workspace, files, memory, on_disk=on_disk) as connection:
         table = RatingsTable(connection, name, options)
         if isinstance(given, InputFiles):
-            _FilesReader(table, given, workspace).read(progress)
+            with naming_in_logs(given.path, several=given.several):
+                _add_files(table, given, workspace, progress)
         else:
-            from pricdr.data.reading.queries import add_query
+            from pricdr.data.frames import add_query
 
             add_query(table, given)
         yield table
 
 
-@dataclass
-class _FilesReader:
-    """Adds files of one schema to a table."""
+def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, progress: Progress) -> None:
+    """Add files of one kind and one schema to a table."""
+    table.size, table.files, done = inputs.size, len(inputs.files), 0
+    kinds = [table.options.kind(file.path) for file in inputs.files]
+    for file, kind in zip(inputs.files, kinds, strict=True):
+        if kind is not kinds[0]:
+            fault, rule = f"it is {kind}, and", f"is {kinds[0]}; {_RULE}"
+            logged = f"{fault} the first file {rule}"
+            raise file_refusal(file.path, f"{fault} {named(inputs.files[0].path)} {rule}", logged=logged)
+    for file, kind in zip(inputs.files, kinds, strict=True):
+        file.require_unchanged()
+        (_add_parquet if kind is Format.PARQUET else _add_text)(table, file, kind, workspace)
+        file.require_unchanged()
+        done += file.size or 0
+        progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.rows:,} rows")
+    if table.empty_files == table.files:
+        subject = "the files have" if inputs.several else "the file has"
+        raise file_refusal(inputs.path, f"{subject} columns and no rows")
 
-    table: RatingsTable
-    inputs: InputFiles
-    workspace: Workspace
-    first: tuple[Path, Schema] | None = None
-    """The first file, which the others must be like."""
-    filter: tuple[Path, str] | None = None
 
-    def read(self, progress: Progress) -> None:
-        """Add all files."""
-        table, inputs, done = self.table, self.inputs, 0
-        table.size, table.files = inputs.size, len(inputs.files)
-        with naming_in_logs(inputs.path, several=inputs.several):
-            kinds = [table.options.kind(file.path) for file in inputs.files]
-            self._require_one_kind(kinds)
-            for file, kind in zip(inputs.files, kinds, strict=True):
-                file.require_unchanged()
-                (self._add_parquet if kind is Format.PARQUET else self._add_text)(file, kind)
-                file.require_unchanged()
-                done += file.size or 0
-                progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.rows:,} rows")
-        if table.empty_files == table.files:
-            subject = "the files have" if inputs.several else "the file has"
-            raise file_refusal(inputs.path, f"{subject} columns and no rows")
+def _folders(table: RatingsTable, file: InputFile) -> dict[str, str | None]:
+    """Return the columns that folders name, as far as the caller asks for them."""
+    columns = table.options.columns
+    wanted = () if columns is None else columns.given.values()
+    return {name: value for name, value in file.partition_values.items() if name in wanted}
 
-    def _folders(self, file: InputFile) -> dict[str, str | None]:
-        """Return the columns that folders name, as far as the caller asks for them."""
-        columns = self.table.options.columns
-        wanted = () if columns is None else columns.given.values()
-        return {name: value for name, value in file.partition_values.items() if name in wanted}
 
-    def _add_parquet(self, file: InputFile, kind: Format) -> None:
-        copy, table = file.path, self.table
-        if file.state is None or not has_utf8_name(file.path):  # a pipe: reading Parquet starts at its end
-            copy = self.workspace.folder / "copy.parquet"
-            with self.workspace.explained():
-                copy_bytes(file.path, copy)
-        folders = self._folders(file)
-        source, schema, filtered_by = parquet_source(file.path, copy, table.options, folders, table.connection)
-        self._require_schema(file.path, schema)
-        self._require_filter(file.path, filtered_by)
-        table.empty_files += not table.add(source)
+def _add_parquet(table: RatingsTable, file: InputFile, kind: Format, workspace: Workspace) -> None:
+    content = file.path
+    if file.state is None or not has_utf8_name(content):  # a pipe: reading Parquet starts at its end
+        content = workspace.folder / "copy.parquet"
+        with workspace.explained():
+            copy_bytes(file.path, content)
+    source = parquet_source(file.path, content, table.options, _folders(table, file), table.connection)
+    table.empty_files += not table.add(source)
 
-    def _add_text(self, file: InputFile, kind: Format) -> None:
-        """Add a text file as it is if DuckDB can read it, and otherwise a copy.
 
-        A copy has one kind of line end, is UTF-8 and unpacked; making it says what is wrong with a file and where.
-        """
-        import duckdb
+def _add_text(table: RatingsTable, file: InputFile, kind: Format, workspace: Workspace) -> None:
+    """Add a text file as it is if DuckDB can read it, and otherwise a copy.
 
-        options, path = self.table.options, file.path
-        plain = file.state is not None and options.encoding == "utf-8" and path.suffix.lower() != ".gz"
-        if plain and has_utf8_name(path):
-            try:
-                return self._add_lines(file, path, kind)
-            except duckdb.InvalidInputException:  # not UTF-8, a NUL, a line that is too long, or line ends that differ
-                pass
-            except InputError:
-                if not options.skip_bad_rows:  # otherwise perhaps a bare carriage return in the first line
-                    raise
-        copy = self.workspace.folder / "copy"
-        with self.workspace.explained(), copy.open("wb") as content:
-            copy_text(path, content, encoding=options.encoding, substitute=options.skip_bad_rows)
+    A copy has one kind of line end, is UTF-8 and unpacked; making it says what is wrong with a file and where.
+    """
+    import duckdb
+
+    options, name, copy = table.options, file.path, workspace.folder / "copy"
+    plain = file.state is not None and options.encoding == "utf-8" and name.suffix.lower() != ".gz"
+    for content in [name] * (plain and has_utf8_name(name)) + [copy]:
+        if content is copy:
+            with workspace.explained(), copy.open("wb") as opened:
+                copy_text(name, opened, encoding=options.encoding, substitute=options.skip_bad_rows)
         try:
-            self._add_lines(file, copy, kind)
-        finally:
-            copy.unlink()
-
-    def _add_lines(self, file: InputFile, content: Path, kind: Format) -> None:
-        name, table = file.path, self.table
-        source, schema = text_source(name, content, kind, table.options, self._folders(file), table.connection)
-        self._require_schema(name, schema)
-        if not table.add(source):
-            raise file_refusal(name, f"the file {'has a header and no rows' if source.lines_before else 'is empty'}")
-
-    def _require_one_kind(self, kinds: Sequence[Format]) -> None:
-        first = self.inputs.files[0].path
-        for file, kind in zip(self.inputs.files, kinds, strict=True):
-            if kind is not kinds[0]:
-                fault, rule = f"it is {kind}, and", f"is {kinds[0]}; {_RULE}"
-                raise file_refusal(file.path, f"{fault} {named(first)} {rule}", logged=f"{fault} the first file {rule}")
-
-    def _require_schema(self, file: Path, schema: Schema) -> None:
-        """Refuse a file with other columns than the first, and name the column; their order does not matter."""
-        self.first = self.first or (file, schema)
-        first, expected, actual = named(self.first[0]), dict(self.first[1]), dict(schema)
-        for name in [*expected, *actual]:
-            if name not in actual:
-                fault = f"it has no column {shorten(name)}, and {first} has one"
-            elif name not in expected:
-                fault = f"it has a column {shorten(name)}, and {first} has none"
-            elif expected[name] != actual[name]:
-                fault = f"column {shorten(name)} holds {actual[name]}, in {first} {expected[name]}"
+            if kind is Format.JSONL:
+                source = json_source(name, content, options, _folders(table, file), table.connection)
             else:
-                continue
-            # Without the names: where a header is missing they are a row.
-            logged = f"its columns are not those of the first file; {_RULE}"
-            raise file_refusal(file, f"{fault}; {_RULE}", logged=logged)
+                source = delimited_source(name, content, kind, options, _folders(table, file))
+            if not table.add(source):
+                has = "has a header and no rows" if source.lines_before else "is empty"
+                raise file_refusal(name, f"the file {has}")
+            break
+        except duckdb.InvalidInputException:  # not UTF-8, a NUL, a line that is too long, or line ends that differ
+            if content is copy:
+                raise
+        except InputError:  # perhaps a bare carriage return in the first line
+            if content is copy or not options.skip_bad_rows:
+                raise
+    copy.unlink(missing_ok=True)
 
-    def _require_filter(self, file: Path, text: str | None) -> None:
-        """Remember the filter on counts that a file discloses; all that disclose one must disclose the same."""
-        if text is None:
-            return
-        other, said = self.filter = self.filter or (file, text)
-        if said != text:
-            both = f"it says that it was filtered by {shorten(text, 60)}, {named(other)} by {shorten(said, 60)}"
-            rule = "they cannot be read together"
-            logged = f"it was filtered in another way than the first file; {rule}"
-            raise file_refusal(file, f"{both}; {rule}", logged=logged)
-        self.table.filtered_by = text
+
+# --- ratings, and how they were read ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BadRows:
+    """The rows that were skipped: how many, and what is wrong with the first few of them."""
+
+    count: int
+    first: tuple[str, ...]
+
+
+class Repeats(NamedTuple):
+    """How rows that repeat a pair were merged."""
+
+    rows: int
+    """Rows beyond the first of each pair."""
+    by_time: bool
+    """Whether there was a time column, so that the latest row of a pair counts."""
+    untimed: int
+    """Rows of repeated pairs whose time cannot be read: they count as the earliest."""
+
+
+R = TypeVar("R", bound=RatingsSource)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Generic[R]):
+    """Ratings that were read, wherever they are kept, and how they were read."""
+
+    ratings: R
+    """What is published."""
+    name: Path | str
+    """The file that was read, or a text that names another origin."""
+    rows: int
+    """All rows, bad ones included."""
+    raters: Ids | None
+    """All users who occur in the rows; None where they stay on a cluster."""
+    n_raters: int
+    n_ratings: int | None
+    """How many ratings count, of listed users and items where a list was given; None before repeats are merged."""
+    of_listed: bool = False
+    """Whether only ratings of listed users and items are among them."""
+    all_below: bool = False
+    """Whether there are ratings, and all of them are below the threshold."""
+    repeats: Repeats
+    """How rows that repeat a (user, item) pair were merged."""
+    dropped: tuple[tuple[str, int], ...] = ()
+    """The reasons why rows were left out, and how many."""
+    rating_range: tuple[float, float] | None
+    """Smallest and largest rating, before any threshold."""
+    half_steps: bool = False
+    """Whether all ratings are whole or half numbers, as stars are."""
+    bad_rows: BadRows | None = None
+    """The rows that were skipped, where that was allowed."""
+    times: npt.NDArray[np.float64] | None = None
+    """The time of each rating, in the order of the matrix, where it was asked for: NaN where it cannot be read."""
+    files: int = 1
+    empty_files: int = 0
+    """The number of files that have columns and no rows."""
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there was a rating column; otherwise every value is 1."""
+        return self.ratings.has_values
+
+    @property
+    def duplicates(self) -> int:
+        """How many rows repeat a (user, item) pair and were merged into one."""
+        return self.repeats.rows
+
+    @property
+    def stars(self) -> tuple[float, float] | None:
+        """The fewest and the most stars where the ratings look like stars, see :func:`stars_of`."""
+        return stars_of(self.rating_range, self.half_steps)
+
+    @property
+    def selected(self) -> R:
+        """The ratings that were counted: those of listed users and items, where ratings were sorted for a list."""
+        return self.ratings
+
+    def rates_none(self, users: Ids | None, items: Ids | None) -> bool:
+        """Return whether none of these users is known to have rated one of these items; None means all of them."""
+        ratings = self.ratings
+        if not isinstance(ratings, Ratings):
+            return self.n_ratings == 0
+        counts = row_counts(ratings.matrix)
+        if items is not None:
+            listed = np.fromiter(map(set(items).__contains__, ratings.items), dtype=np.int64, count=len(ratings.items))
+            counts = with_values(ratings.matrix, np.ones(len(ratings), dtype=np.int8)) @ listed
+        if users is not None:
+            counts = counts[np.fromiter(map(set(users).__contains__, ratings.users), dtype=bool, count=len(counts))]
+        return not counts.any()
+
+    def need(self, item_rows: int, user_rows: int, *, learns: bool) -> Need | None:
+        """Return the memory that publishing takes; None where the ratings are in memory already, or on a cluster."""
+        return None
+
+    def sorted(self, dim: int | None, progress: Progress = silent) -> Self:
+        """Return the same ratings, sorted: a disk that fails does so here, before anything is spent."""
+        return self
+
+    def summary(self) -> str:
+        """Return a few lines for people.
+
+        >>> counts = {"rows": 3, "raters": ("a",), "n_raters": 1, "n_ratings": 1, "rating_range": (2.0, 4.0)}
+        >>> ratings, repeats = Ratings.from_triples(["a"], ["x"], [4.0]), Repeats(1, True, 0)
+        >>> dropped = (("rated below 3", 1),)
+        >>> print(Reading(ratings=ratings, name="r.csv", repeats=repeats, dropped=dropped, **counts).summary())
+        r.csv: 3 rows, 1 users, 1 items, 1 ratings
+          duplicates: 1 rows repeat a (user, item) pair; the latest counts, by the time column
+          dropped: 1 rated below 3
+          ratings range from 2 to 4
+        """
+        counted = "repeated pairs not merged yet" if self.n_ratings is None else f"{self.n_ratings:,} ratings"
+        counted += " of listed users and items" if self.of_listed and self.n_ratings is not None else ""
+        files = f"{self.files:,} files, " if self.files > 1 else ""
+        ids = f"{self.n_raters:,} users, {len(self.ratings.items):,} items"
+        lines = [f"{named(self.name)}: {files}{self.rows:,} rows, {ids}, {counted}"]
+        if self.empty_files:
+            lines.append(f"files without rows: {self.empty_files:,}")
+        if self.bad_rows is not None and self.bad_rows.count:
+            lines.append(f"skipped: {self.bad_rows.count:,} bad rows; the first:")
+            lines += [f"  {printable(fault)}" for fault in self.bad_rows.first]
+        if self.repeats.rows:
+            lines.append(f"duplicates: {self.repeats.rows:,} rows repeat a (user, item) pair; {self._rule()}")
+        if self.dropped:
+            lines.append("dropped: " + ", ".join(f"{count:,} {reason}" for reason, count in self.dropped))
+        if self.rating_range is None:
+            lines.append("no rating column read: each row counts as 1")
+        else:
+            lines.append("ratings range from {:g} to {:g}".format(*self.rating_range))
+        return "\n  ".join(lines)
+
+    def _rule(self) -> str:
+        """Return the rule by which one row of a repeated pair counts."""
+        if not self.has_values:
+            return "they count once"
+        if not self.repeats.by_time:
+            return "the largest value counts (there is no time column)"
+        untimed = f"; {self.repeats.untimed:,} without a readable time count as the earliest"
+        return "the latest counts, by the time column" + (untimed if self.repeats.untimed else "")
+
+
+MemoryReading: TypeAlias = Reading[Ratings]
+
+
+def stars_of(rating_range: tuple[float, float] | None, half_steps: bool) -> tuple[float, float] | None:
+    """Return the fewest and the most stars where ratings look like stars, so that the lowest are not likes.
+
+    None where even the fewest are more than half of the most: lower ratings were then left out before.
+
+    >>> stars_of((1.0, 5.0), True), stars_of((4.0, 5.0), True)
+    ((1.0, 5.0), None)
+    """
+    if rating_range is None or not half_steps:
+        return None
+    fewest, most = rating_range
+    looks_like_stars = 0 <= fewest < most <= _MOST_STARS
+    return rating_range if looks_like_stars and fewest <= most / 2 else None
+
+
+def stars_in(ratings: RatingsSource) -> tuple[float, float] | None:
+    """Return the fewest and the most stars of ratings in memory; None where they are not, or do not look like stars."""
+    if not isinstance(ratings, Ratings) or not ratings.has_values or not len(ratings):
+        return None
+    values = ratings.matrix.data
+    return stars_of((float(values.min()), float(values.max())), bool((np.rint(2 * values) == 2 * values).all()))
+
+
+def stars_caution(ratings: RatingsSource, stars: tuple[float, float] | None) -> str | None:
+    """Return a warning where ratings look like stars and, without a threshold, all of them count as likes.
+
+    Not where ``prepare`` filtered them: the threshold was chosen there.
+    """
+    if stars is None or ratings.threshold is not None or ratings.filtered_by is not None:
+        return None
+    fewest, most = stars
+    rule = "without a threshold each row counts as a like"
+    return f"ratings from {fewest:g} to {most:g} look like stars: {rule}, even one of {fewest:g}"
 
 
 # --- from rows to ratings -----------------------------------------------------------------------------------------
@@ -442,20 +620,6 @@ def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str]) -
     key = f"{users}.code::BIGINT * {n_items} + {items}.code"
     joined = f'rows JOIN {users} ON {users}.id = rows."user" JOIN {items} ON {items}.id = rows.item'
     return f"SELECT {', '.join([f'{key} AS key', *columns])} FROM {joined} ORDER BY key"
-
-
-class MemoryReading(Reading[Ratings]):
-    """Ratings in memory, and how they were read."""
-
-    def rates_none(self, users: Ids | None, items: Ids | None) -> bool:
-        """Return whether none of these users rated one of these items; None means all of them."""
-        ratings, counts = self.ratings, row_counts(self.ratings.matrix)
-        if items is not None:
-            listed = np.fromiter(map(set(items).__contains__, ratings.items), dtype=np.int64, count=len(ratings.items))
-            counts = with_values(ratings.matrix, np.ones(len(ratings), dtype=np.int8)) @ listed
-        if users is not None:
-            counts = counts[np.fromiter(map(set(users).__contains__, ratings.users), dtype=bool, count=len(counts))]
-        return not counts.any()
 
 
 def encode(table: RatingsTable, *, threshold: float | None = None, with_times: bool = False) -> MemoryReading:

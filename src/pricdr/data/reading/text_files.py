@@ -1,19 +1,22 @@
-"""Text files: what messages call them, and their content as UTF-8 without NUL, unpacked and bounded."""
+"""Text files: what messages call them, their content as UTF-8 without NUL, unpacked and bounded, and TOML."""
 
 import codecs
 import gzip
 import io
+import math
 import re
 import shutil
+import tomllib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from pricdr.errors import InputError, InputFileError, ParameterError, PriCDRError, printable
 from pricdr.files import require_local
+from pricdr.untrusted import read_bounded
 
 LARGEST = 16 << 30
 """The most bytes that a compressed file may unpack to."""
@@ -27,6 +30,11 @@ STANDARD_INPUT: Final = Path("-")
 LONGEST_LINE: Final = 2_000_000
 """The most bytes of a line of a ratings file; a row without review text has about a hundred."""
 
+_MOST_TOML: Final = 1 << 18
+_LONGEST_TOML_LINE: Final = 2_000
+"""Bytes. A key of n parts takes the parser n² steps, and a key stands on one line."""
+_DEEPEST: Final = 8
+"""Tables and lists inside one another."""
 _BLOCK = 1 << 20
 _GZIP = b"\x1f\x8b"
 _PACKED_BLOCK = 1 << 10
@@ -45,7 +53,8 @@ _ENCODINGS: Final = re.compile(
 
 Not ``hz``, where a tilde at the end of a line joins it to the next one: a row must not decide where another begins.
 """
-_ESCAPED: Final = re.compile("[\udc80-\udcff]")
+_NO_TEXT: Final = re.compile("[\0\udc80-\udcff]")
+"""NUL, and what is left of bytes that could not be decoded."""
 
 
 def refusal(file: Path | str, rule: str) -> InputError:
@@ -101,41 +110,30 @@ def require_encoding(name: str) -> str:
     return known
 
 
-def read_text(file: Path, *, blanks_count: bool = False, encoding: str = "utf-8", substitute: bool = False) -> bytes:
+def read_text(file: Path) -> bytes:
     """Return a whole text file as UTF-8 without a byte order mark; a file named ``.gz`` is unpacked.
 
     Every block is checked before the next one is read, so junk and compression bombs end early. A file that holds only
-    line breaks is refused as empty, and so is one that holds only white space, unless ``blanks_count``.
-
-    Args:
-        file: The file to read.
-        blanks_count: Whether a file of white space counts as more than an empty one.
-        encoding: The encoding of the file.
-        substitute: Replace what is not text by :data:`UNREADABLE`, so that only its row is lost; otherwise the file is
-            refused.
+    line breaks is refused as empty.
     """
-    kept = io.BytesIO()
-    for block in _utf8(file, encoding, substitute):
-        kept.write(block)
-    content = kept.getvalue()
-    nothing = b"\r\n" if blanks_count else None  # None stands for every kind of white space
-    if not content[:_BLOCK].strip(nothing) and not content.strip(nothing):
+    content = b"".join(_utf8(file))
+    if not content.strip(b"\r\n"):
         raise file_refusal(file, "the file is empty")
     return content
 
 
-def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str, int] | None:
-    """Return the first line of a UTF-8 file that is not blank, and its number from 1; None where there is none.
+def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str, int]:
+    """Return the first line of a UTF-8 file that is not blank, and its number from 1.
 
     Args:
         file: The file to read.
         name: What messages call it.
-        substitute: See :func:`read_text`.
+        substitute: Replace what is not text by :data:`UNREADABLE`, so that only its row is lost; otherwise the file is
+            refused.
     """
     content, number = b"", 0
-    for block in chain(_utf8(file, "utf-8", substitute), [None]):
-        content += b"\n" if block is None else block
-        *lines, content = content.split(b"\n")
+    for block in chain(_utf8(file, substitute=substitute), [b"\n"]):
+        *lines, content = (content + block).split(b"\n")
         for line in lines:
             number += 1
             if line.strip():
@@ -145,11 +143,11 @@ def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str
                 return text, number
         if len(content) > LONGEST_LINE:
             raise refusal(name, f"line {number + 1} is longer than {LONGEST_LINE:,} bytes, the most that are read")
-    return None
+    raise file_refusal(name, "the file is empty")
 
 
 def copy_text(file: Path, copy: BinaryIO, *, encoding: str = "utf-8", substitute: bool = False) -> None:
-    """Write a file as UTF-8 whose lines end with line feeds; see :func:`read_text`.
+    """Write a file as UTF-8 whose lines end with line feeds; ``substitute`` as in :func:`first_line`.
 
     A carriage return elsewhere is refused, or replaced like what is not text.
     """
@@ -178,15 +176,44 @@ def copy_bytes(file: Path, copy: Path) -> None:
             shutil.copyfileobj(content, written)
 
 
-def _utf8(file: Path, encoding: str, substitute: bool) -> Iterator[bytes]:
-    """Yield a file as UTF-8 without a byte order mark, block by block."""
-    decoder, first = _Decoder(file, encoding, substitute), True
+def _utf8(file: Path, encoding: str = "utf-8", substitute: bool = False) -> Iterator[bytes]:
+    """Yield a file as UTF-8 without NUL and without a byte order mark, block by block."""
+    encoding, lines, first = require_encoding(encoding), 0, True
+    # An escaped byte becomes half of a surrogate pair, which no valid text decodes to: it cannot be mistaken.
+    decode = codecs.getincrementaldecoder(encoding)("surrogateescape" if substitute else "strict").decode
     with explaining_os_errors(file):
         for block in chain(_blocks(file), [b""]):
-            content = decoder.to_utf8(block, final=not block)
+            fault = None
+            try:
+                text = decode(block, not block)
+            except UnicodeDecodeError as error:
+                text = error.object[: error.start].decode(encoding, "ignore")
+                at, fault = len(text), f"byte 0x{error.object[error.start]:02x} is not {encoding.upper()}"
+            else:
+                odd = _NO_TEXT.search(text) if substitute or "\0" in text else None
+                if odd is not None:
+                    at, fault = odd.start(), "it holds a NUL byte"
+            if fault is not None:
+                hint = None if lines else _other_format(file, block)
+                line = f"line {lines + text.count(chr(10), 0, at) + 1} is not text"
+                if hint is not None:
+                    raise file_refusal(file, f"{line}: {hint}", logged=hint)
+                if not substitute:
+                    raise refusal(file, f"{line}: {fault}")
+                text = _NO_TEXT.sub(UNREADABLE, text)
+            content = text.encode()
+            lines += content.count(b"\n")
             if first and content:
                 content, first = content.removeprefix(codecs.BOM_UTF8), False
             yield content
+
+
+def _other_format(file: Path, block: bytes) -> str | None:
+    """Return a hint for a file of another format, which its first bytes give away; None for any other."""
+    hint = next((hint for start, hint in _MAGIC.items() if block.startswith(start)), None)
+    if hint is not None and file.suffix and f" {file.suffix} " in hint:  # it is named so already
+        return f"{hint.partition(':')[0]}, and text is expected here"
+    return hint
 
 
 @contextmanager
@@ -228,7 +255,11 @@ def _blocks(file: Path) -> Iterator[bytes]:
         with gzip.GzipFile(fileobj=packed) as unpacking:
             while block := unpacking.read(_BLOCK):
                 unpacked += len(block)
-                _require_bounded(file, packed.n_read, unpacked)
+                if unpacked > LARGEST:
+                    raise file_refusal(file, f"unpacks to more than {LARGEST:,} bytes, the largest size that is read")
+                if unpacked > max(EXPANSION_FROM, LARGEST_EXPANSION * packed.n_read):
+                    fault = f"unpacks to more than {LARGEST_EXPANSION:,} times its size: a compression bomb"
+                    raise file_refusal(file, fault)
                 yield block
 
 
@@ -248,58 +279,37 @@ class _Metered:
         return self._raw.seek(offset)
 
 
-def _require_bounded(file: Path, packed: int, unpacked: int) -> None:
-    if unpacked > LARGEST:
-        raise file_refusal(file, f"unpacks to more than {LARGEST:,} bytes, the largest size that is read")
-    if unpacked > EXPANSION_FROM and unpacked > LARGEST_EXPANSION * packed:
-        raise file_refusal(file, f"unpacks to more than {LARGEST_EXPANSION:,} times its size: a compression bomb")
+# --- TOML ---------------------------------------------------------------------------------------------------------
 
 
-class _Decoder:
-    """Converts the blocks of one file to UTF-8, and refuses or replaces what is not text."""
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return the table in a TOML file; whole numbers in it fit in 64 bits, and other numbers are finite."""
+    with explaining_os_errors(file):
+        content = read_bounded(file, limit=_MOST_TOML)
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if len(line) > _LONGEST_TOML_LINE:
+            raise refusal(file, f"line {number} has {len(line):,} bytes; at most {_LONGEST_TOML_LINE:,} are read")
+    try:
+        table = tomllib.loads(content.decode())
+    except RecursionError as error:
+        raise refusal(file, f"is nested more than {_DEEPEST} levels deep") from error
+    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
+        raise refusal(file, f"is not TOML: {error}") from error
+    _require_usable(file, table)
+    return table
 
-    def __init__(self, file: Path, encoding: str, substitute: bool) -> None:
-        self._file, self._encoding, self._substitute = file, require_encoding(encoding), substitute
-        # An escaped byte becomes half of a surrogate pair, which no valid text decodes to: it cannot be mistaken.
-        errors = "surrogateescape" if substitute else "strict"
-        self._decode = codecs.getincrementaldecoder(self._encoding)(errors).decode
-        self._lines = 0
 
-    def to_utf8(self, block: bytes, *, final: bool = False) -> bytes:
-        try:
-            text = self._decode(block, final)
-        except UnicodeDecodeError as error:
-            before = error.object[: error.start].decode(self._encoding, "ignore")
-            fault = f"byte 0x{error.object[error.start]:02x} is not {self._encoding.upper()}"
-            raise self._refusal(block, before, fault) from error
-        try:
-            content = text.encode()
-        except UnicodeEncodeError as error:
-            self._require_no_archive(block, text[: error.start])
-            text = _ESCAPED.sub(UNREADABLE, text)
-            content = text.encode()
-        if b"\0" in content:
-            before = text[: text.index("\0")]
-            if not self._substitute:
-                raise self._refusal(block, before, "it holds a NUL byte")
-            self._require_no_archive(block, before)
-            content = content.replace(b"\0", UNREADABLE.encode())
-        self._lines += content.count(b"\n")
-        return content
-
-    def _refusal(self, block: bytes, before: str, fault: str) -> InputError:
-        line, hint = self._lines + before.count("\n") + 1, self._archive(block)
-        if hint is not None:
-            return file_refusal(self._file, f"line {line} is not text: {hint}", logged=hint)
-        return refusal(self._file, f"line {line} is not text: {fault}")
-
-    def _require_no_archive(self, block: bytes, before: str) -> None:
-        if self._archive(block):
-            raise self._refusal(block, before, "")
-
-    def _archive(self, block: bytes) -> str | None:
-        """Return a hint for a file of another format, which its first bytes give away; None for any other."""
-        hint = next((hint for start, hint in _MAGIC.items() if self._lines == 0 and block.startswith(start)), None)
-        if hint is not None and self._file.suffix and f" {self._file.suffix} " in hint:  # it is named so already
-            return f"{hint.partition(':')[0]}, and text is expected here"
-        return hint
+def _require_usable(file: Path, table: dict[str, Any]) -> None:
+    waiting: list[tuple[str, Any, int]] = [(key, value, 1) for key, value in table.items()]
+    while waiting:  # not recursively: a hostile table could be nested deeper than the stack
+        key, value, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise refusal(file, f"{shorten(key)} is nested more than {_DEEPEST} levels deep")
+        if isinstance(value, dict):
+            waiting += [(f"{key}.{name}", inside, depth + 1) for name, inside in value.items()]
+        elif isinstance(value, list):
+            waiting += [(key, inside, depth + 1) for inside in value]
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise refusal(file, f"{key} must be a number that fits in 64 bits, got {shorten(value)}")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise refusal(file, f"{key} must be a finite number, got {value!r}")

@@ -94,7 +94,7 @@ def _read_settings(context: typer.Context, file: Path | None) -> Settings | None
     if file is None or context.resilient_parsing:
         return None
     from pricdr.data.reading.text_files import shorten
-    from pricdr.data.toml_files import read_toml
+    from pricdr.data.reading.text_files import read_toml
 
     table = read_toml(file)
     options = {one.opts[0].removeprefix("--"): one for one in context.command.params}

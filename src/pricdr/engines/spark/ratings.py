@@ -19,8 +19,7 @@ from pricdr.data.blocks import Convert
 from pricdr.data.csr import csr_of_cells, sp
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.reading.columns import Columns
-from pricdr.data.reading.read import deduplicate
-from pricdr.data.reading.read import Reading, Repeats
+from pricdr.data.reading.read import Reading, Repeats, deduplicate
 from pricdr.engines.spark.blocks import SparkMatrix, one_row
 from pricdr.engines.spark.session import explained, opened_session
 from pricdr.engines.spark.table import CheckedRows, checked_rows, require_no_text_file

@@ -93,8 +93,7 @@ def _read_settings(context: typer.Context, file: Path | None) -> Settings | None
     """Return what only a file can set; its other values become the defaults of the options of the same names."""
     if file is None or context.resilient_parsing:
         return None
-    from pricdr.data.reading.text_files import shorten
-    from pricdr.data.reading.text_files import read_toml
+    from pricdr.data.reading.text_files import read_toml, shorten
 
     table = read_toml(file)
     options = {one.opts[0].removeprefix("--"): one for one in context.command.params}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from pricdr import Guarantee, Ledger, Ratings, publish, verify
-from pricdr.cli.evaluate_page import evaluation_page
+from pricdr.cli.evaluate import evaluation_page
 from pricdr.demo.outcome import outcome_page
 from pricdr.evaluation.comparison import RANKINGS, Comparison
 from pricdr.evaluation.metrics import per_user

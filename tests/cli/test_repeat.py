@@ -70,7 +70,7 @@ def test_repeating_trains_over_other_splits(capsys, tmp_path):
     assert all(one["about_release"] for one in repeated["verdicts"])
     assert all(f"  {one['sentence']}" in told.out.splitlines() for one in repeated["verdicts"])
     page = (tmp_path / "page.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
-    assert "Over 2 splits (seeds 1, 2)" in page
+    assert "over 2 splits (seeds 1, 2)" in page
     assert all(one["sentence"] in page for one in repeated["verdicts"])
     assert "One run can mislead" not in page
 

@@ -1,30 +1,38 @@
 """``pricdr evaluate``: how good are these models, on a split nobody trained on?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption, whole_numbers
-from pricdr.cli.ratings import (
-    ColumnsOption,
-    DelimiterOption,
-    EncodingOption,
-    FormatOption,
-    MostBadRowsOption,
-    ReadingOptions,
-    SkipBadRowsOption,
-)
-from pricdr.cli.repeat import ONE_RUN, ReleasesOption, RepeatOption, RepeatOptions, TargetOption
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 
 if TYPE_CHECKING:
+    from pricdr.data.ratings import Ratings
     from pricdr.data.splits import Split
-    from pricdr.evaluation.comparison import Comparison, Measured, Ranking, RepeatedComparison
+    from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
+    from pricdr.evaluation.verdict import Judgement
+    from pricdr.markup import NotebookTable
+    from pricdr.pages import Figure, Table
+
+_ONE_RUN: Final = (
+    "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
+)
+_STRATA: Final = {
+    "all": "all evaluated users.",
+    "warm": "users with ratings to train on.",
+    "few": "warm users with 1 to 3 of them.",
+    "cold": "users with none.",
+}
+_LONGEST_NAME: Final = 28
+"""Characters of a model's name beside a plot, whose end tells two paths apart better than its beginning."""
 
 
 class RankingName(StrEnum):
@@ -46,16 +54,27 @@ def evaluate(
     per_user: Annotated[
         Path | None, typer.Option(help="Also write every user's values to this .csv or .parquet.")
     ] = None,
-    repeat: RepeatOption = None,
-    target: TargetOption = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            help="Also train the models anew over so many other splits and seeds, and compare over all.", min=2
+        ),
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(help="With --repeat: the ratings the split was made of. Needed where the split has cold users."),
+    ] = None,
     threshold: Annotated[float | None, typer.Option(help="Of --target: count only rows rated at least this.")] = None,
-    columns: ColumnsOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    format: FormatOption = None,
-    skip_bad_rows: SkipBadRowsOption = False,
-    most_bad_rows: MostBadRowsOption = None,
-    release: ReleasesOption = None,
+    columns: reading.ColumnsOption = None,
+    delimiter: reading.DelimiterOption = None,
+    encoding: reading.EncodingOption = None,
+    format: reading.FormatOption = None,
+    skip_bad_rows: reading.SkipBadRowsOption = False,
+    most_bad_rows: reading.MostBadRowsOption = None,
+    release: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --repeat: a release that models were trained with; may be given again."),
+    ] = None,
     allow_not_private: Annotated[
         bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: repeat with a release that is not private.")
     ] = False,
@@ -76,40 +95,59 @@ def evaluate(
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
     from pricdr.data.splits import load_split
-    from pricdr.evaluation.comparison import chosen_rankings, compared
+    from pricdr.data.tables import write_table
+    from pricdr.evaluation.comparison import chosen_rankings, compared, measure
     from pricdr.evaluation.metrics import require_cutoffs
-    from pricdr.files import require_absent
+    from pricdr.files import require_absent, write_new
+    from pricdr.models.fitted import FittedModel
 
     if len(paths) < 2:
         raise ParameterError("give at least one model folder, and the split folder last")
     *folders, where = paths
     _require_distinct(folders)
-    for path in (report, per_user):  # before any work: a ranking may take long
-        if path is not None:
-            require_absent(path)
+    for path in filter(None, (report, per_user)):  # before any work: a ranking may take long
+        require_absent(path)
     places = require_cutoffs(whole_numbers("-k", cutoffs, "5,10,20"))
-    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
-    options = RepeatOptions(repeat, target, reading, threshold, release or (), allow_not_private)
+    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     split = load_split(where)
-    repetition = options.planned(folders, split, public_key)
+    again = None
+    if repeat is not None and len(folders) < 2:
+        raise ParameterError("--repeat compares models: give two or more")
+    if repeat is not None:
+        whole = None if target is None else how.read(target, threshold).ratings
+        again = _repetition(folders, split, repeat, _whole(split, target, whole), release or (), public_key)
+    else:
+        others = {"--target": target, "--threshold": threshold, "--release": release or None}
+        others |= dict.fromkeys(how.given(), True) | {"--allow-not-private": allow_not_private or None}
+        if given := [option for option, value in others.items() if value is not None]:
+            raise ParameterError(f"{given[0]} is for --repeat: without it models are measured as they are")
     rankings = chosen_rankings(ranking.value)
-    # One model at a time: several large ones may not fit into memory together.
-    measured = {str(folder): _measure(folder, split, rankings, places, public_key) for folder in folders}
+    measured = {}
+    for name in map(str, folders):  # one model at a time: several large ones may not fit into memory together
+        with working(f"reading {name}"):
+            model = FittedModel.load(name, public_key=public_key)
+        if model.origin and model.origin.trained_on not in (None, split.train.fingerprint()):
+            raise InputError(f"{name} was not trained on this split: what is held out here may be what it learnt from")
+        with progress_bar() as progress:
+            measured[name] = measure(name, model, split, rankings, progress, cutoffs=places)
     comparison = compared(measured, split, cutoffs=places)
     say(*comparison.lines())
-    figures = comparison.to_dict()
-    repeated = None if repetition is None else repetition.run(rankings, places)
-    if repeated is not None:
+    figures, repeated = comparison.to_dict(), None
+    if again is not None:
+        with progress_bar() as progress:
+            repeated = again(
+                ranking=ranking.value, cutoffs=places, allow_not_private=allow_not_private, progress=progress
+            )
         say(*repeated.lines())
         figures["repeat"] = repeated.to_dict()
     elif comparison.verdicts:
-        warn(ONE_RUN)
+        warn(_ONE_RUN)
     if json_output is not None:
         json_output.write(figures)
     if report is not None:
-        _write_page(report, comparison, where, repeated)
+        write_new(report, evaluation_page(comparison, str(where), repeated).encode())
     if per_user is not None:
-        _write_values(per_user, comparison)
+        write_table(per_user, comparison.columns_per_user())
 
 
 def _require_distinct(folders: Sequence[Path]) -> None:
@@ -122,34 +160,120 @@ def _require_distinct(folders: Sequence[Path]) -> None:
             raise ParameterError(f"{folder} {again}: name each model once")
 
 
-def _measure(
-    folder: Path, split: "Split", rankings: "Sequence[Ranking]", cutoffs: Sequence[int], public_key: Path | None
-) -> "Measured":
-    """Measure the model in ``folder``, which must have been trained on this very split."""
-    from pricdr.evaluation.comparison import measure
+def _whole(split: "Split", path: Path | None, ratings: "Ratings | None") -> "Ratings":
+    """Return the ratings that a split was made of: those in ``path``, or put together again."""
+    from pricdr._repeat import whole_of
+
+    try:
+        return whole_of(split, ratings)
+    except InputError as error:
+        raise InputError(f"{path or '--target'}: {error}") from error
+
+
+def _repetition(
+    folders: Sequence[Path],
+    split: "Split",
+    times: int,
+    target: "Ratings",
+    given: Sequence[Path],
+    public_key: Path | None,
+) -> "Callable[..., RepeatedComparison]":
+    """Return what trains the models anew on other splits of the target's ratings, once nothing is missing for it."""
+    from pricdr._repeat import repeat
+    from pricdr.data.splits import drawn_at_random
+    from pricdr.models.catalogue import method_of
     from pricdr.models.fitted import FittedModel
+    from pricdr.release import Release
 
-    with working(f"reading {folder}"):
+    rule = drawn_at_random(split.protocol)
+    if rule is None:
+        raise InputError(f"--repeat draws other test items at random; this split tests by {split.protocol}")
+    loaded = (Release.load(folder, public_key=public_key) for folder in given)
+    by_hash = {release.sha256(): release for release in loaded}
+    methods, releases = {}, {}
+    for folder in folders:
         model = FittedModel.load(folder, public_key=public_key)
-    trained_on = None if model.origin is None else model.origin.trained_on
-    if trained_on is None:
-        raise InputError(f"{folder} was exported: it no longer records which split it was trained on")
-    if trained_on != split.train.fingerprint():
-        raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
-    with progress_bar() as progress:
-        return measure(str(folder), model, split, rankings, progress, cutoffs=cutoffs)
+        assert model.origin is not None  # a folder always says
+        if model.origin.plaintext_source:
+            raise InputError(f"{folder} was trained on the source's ratings: --repeat is for releases")
+        methods[str(folder)] = method_of(model)
+        if model.origin.release is not None:
+            if model.origin.release not in by_hash:
+                raise ParameterError(f"{folder} was trained with a release that is not given: name it by --release")
+            releases[str(folder)] = by_hash[model.origin.release]
+    first = 1 + (split.seed or 0)  # not the split's own, whose verdict is known already
+    return partial(
+        repeat,
+        methods,
+        target,
+        releases=releases,
+        times=times,
+        cold=float(split.cold.sum()) / len(split.test.evaluated),
+        test_items=rule[0],
+        ratio=rule[1],
+        seed=first if first + times <= LARGEST_SEED else 0,
+    )
 
 
-def _write_page(
-    path: Path, comparison: "Comparison", split: Path, repeated: "RepeatedComparison | None" = None
-) -> None:
-    from pricdr.cli.evaluate_page import evaluation_page
-    from pricdr.files import write_new
+def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedComparison | None" = None) -> str:
+    """Return one page: what was measured on which split, verdicts, plots of the differences, and every table."""
+    from pricdr.evaluation.comparison import ONE_ITEM
+    from pricdr.pages import Block, Bullets, Note, Page, Section, render
 
-    write_new(path, evaluation_page(comparison, str(split), repeated).encode())
+    items = len(comparison.users) if comparison.test_items is None else comparison.test_items
+    lead: list[str | Block] = [
+        f"{len(comparison.users):,} users and {items:,} test items of the split {split}: {comparison.protocol}."
+    ]
+    if len(comparison.models) > 1:
+        lead.append(f"Every model is compared with the first, {comparison.models[0]}, user by user.")
+    sections = []
+    if repeated is not None:
+        blocks = [Bullets(_sentences(repeated.verdicts)), *_tables("splits", repeated.html_tables())]
+        sections.append(Section(f"Repeated {repeated.title}", blocks, id="splits"))
+    elif comparison.verdicts:
+        lead.append(Note(_ONE_RUN[0].upper() + _ONE_RUN[1:] + "."))
+    for ranking in comparison.rankings:
+        sentences = _sentences([one for one in comparison.verdicts if one.ranking == ranking])
+        plot = _plot(comparison, ranking)
+        blocks = [*([Bullets(sentences)] if sentences else []), *([] if plot is None else [plot])]
+        blocks += _tables(ranking, comparison.html_tables(ranking))
+        sections.append(Section(comparison.title(ranking), blocks, id=ranking))
+    notes = [f"{name}: {meaning}" for name, meaning in _STRATA.items() if name in comparison.strata]
+    notes += ["± is one standard error over users."]
+    relevant = "All test items of a user are relevant in the full ranking"
+    notes.append(f"{ONE_ITEM if comparison.one_item_each else relevant}.")
+    sections.append(Section("How to read it", [Bullets(notes)]))
+    return render(Page("How good are these models?", sections, lead=lead))
 
 
-def _write_values(path: Path, comparison: "Comparison") -> None:
-    from pricdr.data.tables import write_table
+def _sentences(verdicts: "Sequence[Judgement]") -> list[str]:
+    """Return the verdicts, and what they advise."""
+    advice = dict.fromkeys(f"{one.model}: {text}." for one in verdicts for text in one.advice)
+    return [*(f"{one.model}, {one.ranking} ranking, {one.sentence}." for one in verdicts), *advice]
 
-    write_table(path, comparison.columns_per_user())
+
+def _tables(name: str, tables: "Sequence[NotebookTable]") -> "list[Table]":
+    from pricdr.pages import table
+
+    return [
+        table(f"{name}-{at}", one.caption, one.header, one.rows, names=one.names) for at, one in enumerate(tables, 1)
+    ]
+
+
+def _plot(comparison: "Comparison", ranking: "Ranking") -> "Figure | None":
+    """Draw the differences to the first model, one group per kind of user; None where there is nothing to draw."""
+    from pricdr.pages.charts import Dot, dot_plot
+
+    def short(name: str) -> str:
+        return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
+
+    strata = list(comparison.strata)
+    differences = [one for one in comparison.differences if one.ranking == ranking]
+    differences.sort(key=lambda one: strata.index(one.stratum))
+    dots = [
+        Dot(short(one.model), one.stratum, one.difference.mean, one.difference.low, one.difference.high)
+        for one in differences
+    ]
+    label = f"{comparison.compared_by}, difference to {short(comparison.models[0])}"
+    caption = f"Differences in {comparison.compared_by}, {ranking} ranking"
+    return dot_plot(f"{ranking}-plot", caption, dots, label=label, digits=4, note="Bars: 95 % intervals.")

@@ -256,29 +256,31 @@ class Comparison:
 
     __repr__ = __str__
 
+    def html_tables(self, ranking: Ranking) -> list[NotebookTable]:
+        """Return one row per model and kind of users with every metric, and the differences from the first model."""
+        measured = self.values[self.models[0]][ranking]
+        metrics = self.metrics if set(self.metrics) <= set(measured) else tuple(measured)
+        figures = [
+            (model, stratum, f"{users:,}", *cells)
+            for model in self.models
+            for stratum, users, cells in self.rows(model, ranking, metrics)
+        ]
+        tables = [NotebookTable(f"{ranking} ranking", ("model", "kind", "users", *metrics), figures, names=2)]
+        differences = [
+            (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
+            for one in self.differences
+            for d in (one.difference,)
+            if one.ranking == ranking
+        ]
+        if differences:
+            header = ("model", "kind", self.compared_by, "95 % interval", "p-value")
+            caption = f"{ranking} ranking, difference from {self.models[0]}"
+            tables.append(NotebookTable(caption, header, differences, names=2))
+        return tables
+
     def _repr_html_(self) -> str:
-        """Return the tables for a notebook: one row per model and kind of users, one column per metric."""
-        tables = []
-        for ranking in self.rankings:
-            measured = self.values[self.models[0]][ranking]
-            metrics = self.metrics if set(self.metrics) <= set(measured) else tuple(measured)
-            cells = [
-                (model, stratum, f"{users:,}", *figures)
-                for model in self.models
-                for stratum, users, figures in self.rows(model, ranking, metrics)
-            ]
-            tables.append(NotebookTable(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2))
-            cells = [
-                (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
-                for one in self.differences
-                for d in (one.difference,)
-                if one.ranking == ranking
-            ]
-            if cells:
-                header = ("model", "kind", self.compared_by, "95 % interval", "p-value")
-                tables.append(
-                    NotebookTable(f"{ranking} ranking, difference from {self.models[0]}", header, cells, names=2)
-                )
+        """Return the tables for a notebook."""
+        tables = [table for ranking in self.rankings for table in self.html_tables(ranking)]
         facts = {"models": f"{len(self.models):,}", "users": f"{len(self.users):,}"}
         note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
         return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(self.verdicts)))
@@ -527,17 +529,21 @@ class RepeatedComparison:
 
     __repr__ = __str__
 
+    def html_tables(self) -> list[NotebookTable]:
+        """Return the means over splits, and the differences from the first model split by split."""
+        names = ("model", "ranking", "kind")
+        gains = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
+        caption = f"difference from {self.models[0]}, split by split"
+        return [
+            NotebookTable(self.title, (*names, "mean"), list(self.rows()), names=3),
+            NotebookTable(caption, (*names, "differences"), gains, names=3),
+        ]
+
     def _repr_html_(self) -> str:
         """Return the figures and the verdicts for a notebook."""
-        names = ("model", "ranking", "kind")
-        cells = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
-        caption = f"difference from {self.models[0]}, split by split"
-        tables = (
-            NotebookTable(self.title, (*names, "mean"), list(self.rows()), names=3),
-            NotebookTable(caption, (*names, "differences"), cells, names=3),
-        )
         facts = {"models": f"{len(self.models):,}", "splits": f"{len(self.comparisons):,}"}
-        return summary_html("RepeatedComparison", facts, tables=tables, notes=verdict_lines(self.verdicts))
+        notes = verdict_lines(self.verdicts)
+        return summary_html("RepeatedComparison", facts, tables=self.html_tables(), notes=notes)
 
     @property
     def _first(self) -> Comparison:

@@ -5,23 +5,13 @@ from typing import Annotated
 
 import typer
 
+from pricdr.cli import ratings as reading
 from pricdr.cli.console import say, working
-from pricdr.cli.ratings import (
-    FILES,
-    ColumnsOption,
-    DelimiterOption,
-    EncodingOption,
-    FormatOption,
-    MostBadRowsOption,
-    ReadingOptions,
-    SkipBadRowsOption,
-    require_one_stream,
-)
 from pricdr.errors import ParameterError
 
 
 def prepare(
-    source: Annotated[Path, typer.Argument(help=f"Ratings of the source domain: {FILES}.")],
+    source: Annotated[Path, typer.Argument(help=f"Ratings of the source domain: {reading.FILES}.")],
     target: Annotated[Path, typer.Argument(help="Ratings of the target domain, over the same user ids.")],
     out: Annotated[Path, typer.Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
     threshold: Annotated[str, typer.Option(help="Keep rows rated at least this, or none for all.")] = "3",
@@ -30,13 +20,12 @@ def prepare(
         bool,
         typer.Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater."),
     ] = False,
-    drop_twins: Annotated[bool, typer.Option("--drop-twins", hidden=True, help="The former name of it.")] = False,
-    columns: ColumnsOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    format: FormatOption = None,
-    skip_bad_rows: SkipBadRowsOption = False,
-    most_bad_rows: MostBadRowsOption = None,
+    columns: reading.ColumnsOption = None,
+    delimiter: reading.DelimiterOption = None,
+    encoding: reading.EncodingOption = None,
+    format: reading.FormatOption = None,
+    skip_bad_rows: reading.SkipBadRowsOption = False,
+    most_bad_rows: reading.MostBadRowsOption = None,
 ) -> None:
     """Filter two rating files as the paper does. Research only: it needs both parties' data.
 
@@ -50,11 +39,14 @@ def prepare(
     from pricdr.data.pairs import prepare as prepare_pair
     from pricdr.files import new_folder
 
-    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
-    require_one_stream(source, target)
-    limit = _threshold(threshold)
+    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    reading.require_one_stream(source, target)
+    try:
+        limit = None if threshold == "none" else float(threshold)
+    except ValueError as error:
+        raise ParameterError(f"--threshold must be a number or none, got {threshold!r}") from error
     with new_folder(out, private=True) as staging:
-        files = [reading.read(path) for path in (source, target)]
+        files = [how.read(path) for path in (source, target)]
         for file in files:
             say(*file.summary().split("\n"))
         left, right = (file.ratings for file in files)
@@ -63,24 +55,12 @@ def prepare(
         say(f"users: {users.common:,} in both, {only}")
         with working("filtering"):
             whole = prepare_pair(left, right, threshold=limit, core=core)
-        drop = drop_duplicates or drop_twins
-        pair = whole.without_duplicates() if drop else whole
+        pair = whole.without_duplicates() if drop_duplicates else whole
         save_pair(pair, staging)
     say(f"prepared {len(pair.users):,} users: {pair.source.filtered_by}")
     for name, ratings in (("source", pair.source), ("target", pair.target)):
         say(f"  {name}: {len(ratings.items):,} items, {len(ratings):,} ratings")
-    duplicates = whole.duplicate_items()  # also where they were dropped: how many there were matters
-    if duplicates:
-        ratings_of_both = len(whole.source.select(items=duplicates))
-        counted = f"{len(duplicates):,} source items with the raters of a target item, {ratings_of_both:,} ratings"
-        done = "left out of the source" if drop else "kept: the source shows what a split hides (--drop-duplicates)"
-        say(f"  duplicate items: {counted}, {done}")
-
-
-def _threshold(text: str) -> float | None:
-    if text == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ParameterError(f"--threshold must be a number or none, got {text!r}") from error
+    if duplicates := whole.duplicate_items():  # also where they were dropped: how many there were matters
+        counted = f"{len(duplicates):,} source items with the raters of a target item"
+        kept = "left out of the source" if drop_duplicates else "kept: the source shows what a split hides"
+        say(f"  duplicate items: {counted}, {len(whole.source.select(items=duplicates)):,} ratings, {kept}")

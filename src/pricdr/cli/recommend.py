@@ -1,26 +1,14 @@
 """``pricdr recommend``: write recommendations to a file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import PublicKeyOption
-from pricdr.cli.ratings import (
-    ColumnsOption,
-    DelimiterOption,
-    EncodingOption,
-    FormatOption,
-    MostBadRowsOption,
-    ReadingOptions,
-    SkipBadRowsOption,
-)
 from pricdr.errors import BusyError, InputError, ParameterError
-
-if TYPE_CHECKING:
-    from pricdr.data.ratings import Ratings
-    from pricdr.models.fitted import FittedModel
 
 
 def recommend(
@@ -35,12 +23,12 @@ def recommend(
     threshold: Annotated[float | None, typer.Option(help="With --seen: only rows rated at least this.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue where a stopped run ended.")] = False,
     public_key: PublicKeyOption = None,
-    columns: ColumnsOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    format: FormatOption = None,
-    skip_bad_rows: SkipBadRowsOption = False,
-    most_bad_rows: MostBadRowsOption = None,
+    columns: reading.ColumnsOption = None,
+    delimiter: reading.DelimiterOption = None,
+    encoding: reading.EncodingOption = None,
+    format: reading.FormatOption = None,
+    skip_bad_rows: reading.SkipBadRowsOption = False,
+    most_bad_rows: reading.MostBadRowsOption = None,
 ) -> None:
     """Write the best unseen items of each user: user, item, score, rank, and what they are based on.
 
@@ -56,68 +44,47 @@ def recommend(
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
+    from pricdr.data.ids import read_ids
     from pricdr.files import require_absent
     from pricdr.models.fitted import FittedModel
+    from pricdr.models.recommendation_files import kept_parts, parts_folder
 
-    reading = ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     if (out is None) == (export is None):
         raise ParameterError("give either --out or --export")
-    if out is not None and out.suffix not in {".parquet", ".csv"}:
-        raise ParameterError(f"--out must end in .parquet or .csv, got {out.name!r}")
     if export is not None and (users is not None or seen is not None or resume):
         raise ParameterError(
             "--users, --seen and --resume belong to --out: an export covers every user, and holds no histories"
         )
-    about_seen = [*(() if threshold is None else ("--threshold",)), *reading.given()]
+    about_seen = [*(() if threshold is None else ("--threshold",)), *how.given()]
     if seen is None and about_seen:
-        verb = "is" if len(about_seen) == 1 else "are"
-        raise ParameterError(f"{' and '.join(about_seen)} {verb} about --seen: give it too")
-    # Checked before the model is loaded, which takes a while.
-    for created in (out, export):
-        if created is not None:
-            require_absent(created)
+        raise ParameterError(f"{' and '.join(about_seen)}: this is about --seen, give it too")
+    created = out or export
+    assert created is not None
+    require_absent(created)  # before the model is loaded, which takes a while
     with working(f"reading {model}"):
         fitted = FittedModel.load(model, public_key=public_key)
-    if export is not None:
-        fitted.without_histories().save(export)
-        say(f"{fitted!r} without its training ratings written to {export}")
+    if out is None:
+        fitted.without_histories().save(created)
+        say(f"{fitted!r} without its training ratings written to {created}")
         return
-    assert out is not None
-    histories = None if seen is None else reading.read(seen, threshold).ratings
-    _write(out, fitted, users, k, histories, resume=resume)
-    if fitted.summary is not None and histories is None:
-        warn("the model was exported without histories: it may recommend items that users have rated (give --seen)")
-
-
-def _write(
-    out: Path, fitted: "FittedModel", users: Path | None, k: int, histories: "Ratings | None", *, resume: bool
-) -> None:
-    from pricdr.data.ids import read_ids
-    from pricdr.memory import format_bytes
-    from pricdr.models.recommend import Recommender, model_memory
-    from pricdr.models.recommendation_files import kept_parts, parts_folder, write_recommendations
-
-    user_ids = fitted.users if users is None else read_ids(users)
-    recommender = Recommender(fitted, user_ids, k, histories)
-    parts = len(recommender.parts())
+    histories = None if seen is None else how.read(seen, threshold).ratings
+    ids = fitted.users if users is None else read_ids(users)
     if resume and not kept_parts(out):
         warn("there is nothing to resume: recommending starts afresh")
-    if parts > 1:
-        say(
-            f"{len(user_ids):,} users x {len(fitted.items):,} items in {parts:,} parts: about "
-            f"{format_bytes(recommender.memory())} of memory, {format_bytes(model_memory(fitted))} of it for the model"
-        )
     try:
-        with progress_bar(f"recommending for {len(user_ids):,} users") as progress:
-            written = write_recommendations(out, recommender, resume=resume, progress=progress)
+        with progress_bar(f"recommending for {len(ids):,} users") as progress:
+            written = fitted.recommend_to(out, ids, k, seen=histories, resume=resume, progress=progress)
     except (InputError, BusyError):  # the parts do not belong to this run, or another run is using them
         raise
     except BaseException:
         if kept := kept_parts(out):
-            warn(f"{kept:,} of {parts:,} parts are kept in {parts_folder(out)}: continue with --resume")
+            warn(f"{kept:,} parts are kept in {parts_folder(out)}: continue with --resume")
         raise
     if unknown := written.unknown_users:
-        warn(f"{unknown:,} of {len(user_ids):,} users are unknown to the model: they get popular items")
-    if histories is not None and not set(user_ids) & set(histories.users):
-        warn(f"none of the {len(user_ids):,} users is in --seen: no item was left out")
-    say(f"{written.rows:,} recommendations for {len(user_ids):,} users written to {out}")
+        warn(f"{unknown:,} of {len(ids):,} users are unknown to the model: they get popular items")
+    if histories is not None and not set(ids) & set(histories.users):
+        warn(f"none of the {len(ids):,} users is in --seen: no item was left out")
+    say(f"{written.rows:,} recommendations for {len(ids):,} users written to {out}")
+    if fitted.summary is not None and histories is None:
+        warn("the model was exported without histories: it may recommend items that users have rated (give --seen)")

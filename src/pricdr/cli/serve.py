@@ -5,7 +5,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +16,6 @@ from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.serving.snapshot import Snapshot
-
-_MAX_DAYS: Final = 36500
 
 
 class ScopeName(StrEnum):
@@ -94,7 +92,9 @@ def serving_key(
     scope: Annotated[
         list[ScopeName] | None, typer.Option(help="What the key gives access to; repeatable.  [default: recommend]")
     ] = None,
-    days: Annotated[int | None, typer.Option(help="How many days it is valid.  [default: until it is removed]")] = None,
+    days: Annotated[
+        int | None, typer.Option(help="How many days it is valid.  [default: until it is removed]", min=1, max=36500)
+    ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the key from the file instead.")] = False,
 ) -> None:
     """Create an API key for pricdr serve. It is shown only once: the file keeps only its hash.
@@ -109,8 +109,6 @@ def serving_key(
         remove_key(keys, name)
         say(f"removed the key {name} from {keys}")
         return
-    if days is not None and not 1 <= days <= _MAX_DAYS:
-        raise ParameterError(f"--days must lie between 1 and {_MAX_DAYS:,}, got {days}")
     expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
     scopes = [Scope(name.value) for name in scope or [ScopeName.RECOMMEND]]
     answer(add_key(keys, name, scopes, expires=expires))

@@ -61,7 +61,7 @@ def test_own_files_become_a_split_and_what_they_repeat_is_dropped_and_counted(pr
     _write(data / "test.csv", [*rows[1::2], *rows[:6:2], ("newcomer", "i001", 1, 1), ("newcomer", "i002", 1, 2)])
     outcome = pricdr("split", "--train", "train.csv", "--test", "test.csv", "--out", "split")
     assert outcome.code == 0, outcome.err
-    assert outcome.err == "warning: test.csv: 3 ratings are also in train.csv: they are not tested by\n"
+    assert outcome.err == "warning: test.csv: 3 ratings are in another file too: they are not tested by\n"
     split = load_split(data / "split")
     assert len(split.test) == len(rows[1::2]) + 2
     assert split.cold.sum() == 1
@@ -71,7 +71,7 @@ def test_own_files_become_a_split_and_what_they_repeat_is_dropped_and_counted(pr
     _write(data / "validation.csv", [*rows[3:9], ("u00", "i259", 1, 1)])
     files = ("--train", "train.csv", "--test", "test.csv", "--validation", "validation.csv")
     outcome = pricdr("split", *files, "--threshold", 1, "--out", "validated")
-    assert "validation.csv: 6 ratings are also in the other files" in outcome.err
+    assert "validation.csv: 6 ratings are in another file too" in outcome.err
     assert len(load_split(data / "validated").validation) == 1
 
 

@@ -104,8 +104,7 @@ def test_domains_without_a_common_user_are_refused(here, refused):
     refused("prepare", "a.csv", "b.csv", "--out", "pair", says=("no user id occurs in both", "'a0'", "'b0'"))
 
 
-@pytest.mark.parametrize("flag", ["--drop-duplicates", "--drop-twins"])
-def test_duplicate_items_are_counted_and_left_out_where_asked(here, pricdr, flag):
+def test_duplicate_items_are_counted_and_left_out_where_asked(here, pricdr):
     """A disc that both shops list; everything else has raters of its own."""
     shared = [(f"u{u}", "disc") for u in range(6)]
     for name, shift in (("source", 1), ("target", 2)):
@@ -117,15 +116,9 @@ def test_duplicate_items_are_counted_and_left_out_where_asked(here, pricdr, flag
         in kept.out
     )
     assert "disc" in set(pl.read_parquet(here / "kept" / "source.parquet")["item"])
-    left = pricdr("prepare", "source.csv", "target.csv", "--out", "left", "--core", 1, flag)
+    left = pricdr("prepare", "source.csv", "target.csv", "--out", "left", "--core", 1, "--drop-duplicates")
     assert "6 ratings, left out of the source" in left.out
     assert "without items rated by the same users as an item of the other domain" in left.out
     assert "disc" not in set(pl.read_parquet(here / "left" / "source.parquet")["item"])
     assert (here / "left" / "target.parquet").read_bytes() == (here / "kept" / "target.parquet").read_bytes()
     assert (here / "left" / "users.txt").read_bytes() == (here / "kept" / "users.txt").read_bytes()
-
-
-def test_the_former_name_of_the_flag_is_not_shown(pricdr):
-    shown = pricdr("prepare", "--help").out
-    assert "--drop-duplicates" in shown
-    assert "twins" not in shown

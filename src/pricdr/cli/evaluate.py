@@ -226,7 +226,8 @@ def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedCom
     ]
     if len(comparison.models) > 1:
         lead.append(f"Every model is compared with the first, {comparison.models[0]}, user by user.")
-    sections = []
+    sections: list[Section] = []
+    blocks: list[str | Block]
     if repeated is not None:
         blocks = [Bullets(_sentences(repeated.verdicts)), *_tables("splits", repeated.html_tables())]
         sections.append(Section(f"Repeated {repeated.title}", blocks, id="splits"))

@@ -143,5 +143,5 @@ def _divided(files: "Sequence[MemoryReading]", cold: float, seed: int) -> "Split
     made = Split.of(*(file.ratings for file in files), cold=cold, seed=seed)
     for file, kept, verb in zip(files[1:], (made.test, made.validation), ("tested", "validated"), strict=False):
         if repeated := len(file.ratings) - len(kept):
-            warn(f"{file.name}: {repeated:,} ratings are also in the other files: they are not {verb} by")
+            warn(f"{file.name}: {repeated:,} ratings are in another file too: they are not {verb} by")
     return made

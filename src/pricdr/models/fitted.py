@@ -137,14 +137,8 @@ class FittedModel:
     """What it was trained with and on; ``fit`` fills it in."""
 
     def __post_init__(self) -> None:
-        shapes = (self.user_vectors.shape[0], self.item_vectors.shape[0], self.item_bias.shape[0])
-        if shapes != (len(self.users), len(self.items), len(self.items)):
-            raise InputError(f"arrays of {shapes} do not fit {len(self.users)} users and {len(self.items)} items")
-        if self.user_vectors.shape[1] != self.item_vectors.shape[1]:
-            raise InputError(
-                f"user vectors have {self.user_vectors.shape[1]} numbers, item vectors {self.item_vectors.shape[1]}"
-            )
-        per_user, per_item = [len(self.in_release)], [len(self.item_bias)]
+        per_user = [self.user_vectors.shape[0], len(self.in_release)]
+        per_item = [self.item_vectors.shape[0], len(self.item_bias)]
         if self.interaction is not None:
             per_user.append(len(self.interaction.user_parts))
             per_item.append(len(self.interaction.item_parts))
@@ -154,13 +148,11 @@ class FittedModel:
         fits = self.seen.shape == (len(self.users), len(self.items))
         if not fits or {*per_user} != {len(self.users)} or {*per_item} != {len(self.items)}:
             raise InputError(f"the model's arrays do not fit {len(self.users)} users and {len(self.items)} items")
-        self._require_scores()
-
-    def _require_scores(self) -> None:
-        """Refuse numbers that are not finite or so large that a score could overflow."""
-        width, interaction = self.user_vectors.shape[1], self.interaction
-        products = largest(_numbers(self.user_vectors)) * largest(_numbers(self.item_vectors)) * width
-        bound = products + largest(self.item_bias) + (0.0 if interaction is None else interaction.largest_score())
+        widths = self.user_vectors.shape[1], self.item_vectors.shape[1]
+        if widths[0] != widths[1]:
+            raise InputError("user vectors have {} numbers, item vectors {}".format(*widths))
+        bound = largest(_numbers(self.user_vectors)) * largest(_numbers(self.item_vectors)) * widths[0]
+        bound += largest(self.item_bias) + (0.0 if self.interaction is None else self.interaction.largest_score())
         if self.summary is not None:
             bound += largest(self.summary.item_counts)
         if not bound <= LARGEST_SCORE:
@@ -176,8 +168,32 @@ class FittedModel:
         return f"FittedModel({printable(self.method)}, {sizes}{covered})"
 
     def _repr_html_(self) -> str:
-        """Show sizes and how the model was trained in a notebook, never who rated what."""
-        return fitted_html(self)
+        """Show sizes and choices in a notebook; no fingerprint, by which a guess at the ratings could be confirmed."""
+        origin, chosen = self.origin, self.chosen
+        plaintext = origin is not None and origin.plaintext_source
+        facts = {
+            "method": self.method,
+            "users": f"{len(self.users):,}",
+            "of them in the source": f"{int(np.count_nonzero(self.in_release)):,}",
+            "items": f"{len(self.items):,}",
+        }
+        if origin is not None:
+            source = " and the source's ratings" if plaintext else " and a release" if origin.release else " alone"
+            facts["trained on"] = f"target ratings{source}"
+            if origin.release is not None and not plaintext:
+                facts["release signed by"] = origin.release_signed_by or "nobody that was checked"
+        if chosen.epochs:
+            facts["epochs"] = ", ".join(f"{network} {epoch:,}" for network, epoch in chosen.epochs.items())
+        if chosen.settings:
+            facts["settings chosen"] = ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items())
+        if chosen.trust is not None:
+            facts["trust in the source"] = "{:.0%} for warm users, {:.0%} for cold ones".format(*chosen.trust)
+        if chosen.not_chosen:
+            facts["nothing chosen"] = chosen.not_chosen
+        if self.summary is not None:
+            facts["training ratings"] = "not in it: it was exported without them"
+        warning = "NOT PRIVATE: it was trained on the source's ratings as they are" if plaintext else ""
+        return summary_html("FittedModel", facts, warning=warning)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a model folder, completely or not at all.
@@ -345,31 +361,3 @@ class FittedModel:
 def _numbers(vectors: Vectors) -> Float32Array:
     numbers: Float32Array = vectors.data if isinstance(vectors, sp.csr_array) else vectors
     return numbers
-
-
-def fitted_html(model: "FittedModel") -> str:
-    """Return sizes and choices as HTML; no fingerprint is in it, by which a guess at the ratings could be confirmed."""
-    facts = {
-        "method": model.method,
-        "users": f"{len(model.users):,}",
-        "of them in the source": f"{int(np.count_nonzero(model.in_release)):,}",
-        "items": f"{len(model.items):,}",
-        **({} if model.origin is None else _trained_on(model.origin)),
-        **model.chosen.facts(),
-    }
-    if model.chosen.not_chosen:
-        facts["nothing chosen"] = model.chosen.not_chosen
-    if model.summary is not None:
-        facts["training ratings"] = "not in it: it was exported without them"
-    plaintext = model.origin is not None and model.origin.plaintext_source
-    warning = "NOT PRIVATE: it was trained on the source's ratings as they are" if plaintext else ""
-    return summary_html("FittedModel", facts, warning=warning)
-
-
-def _trained_on(origin: "Origin") -> dict[str, str]:
-    if origin.plaintext_source:
-        return {"trained on": "target ratings and the source's ratings"}
-    if origin.release is None:
-        return {"trained on": "target ratings alone"}
-    signed = "nobody that was checked" if origin.release_signed_by is None else origin.release_signed_by
-    return {"trained on": "target ratings and a release", "release signed by": signed}

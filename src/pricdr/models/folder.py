@@ -39,6 +39,11 @@ _LARGEST_RECORD: Final = 1 << 20
 _LARGEST_HEADER: Final = 1 << 16
 """Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
 
+_OF_ORIGIN: Final = (
+    *("trained_on", "release", "plaintext_source", "release_signed_by", "release_verified", "release_covers"),
+)
+"""What ``model.json`` says of a model's origin, beside its settings and the software."""
+
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Setting: TypeAlias = (
     bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Annotated[float, Field(allow_inf_nan=False)] | str
@@ -99,7 +104,15 @@ def write_model(folder: Path, model: FittedModel) -> None:
     }
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
     take_mode(folder / _ARRAYS)
-    (folder / _RECORD).write_text(json.dumps(_as_json(model, model.origin), indent=2) + "\n", encoding="utf-8")
+    record = {  # in the order people read it in
+        "method": model.method,
+        "config": model.origin.settings,
+        **{name: getattr(model.origin, name) for name in _OF_ORIGIN},
+        "chosen": asdict(model.chosen),
+        "software": model.origin.software,
+        "schema_version": SCHEMA_VERSION,
+    }
+    (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if model.origin.certificate is not None:
         (folder / _CERTIFICATE).write_bytes(model.origin.certificate.to_bytes())
     (folder / "users.txt").write_bytes(id_lines(model.users))
@@ -122,23 +135,6 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
         return _model(record, certificate, users, items, arrays)
     except InputError as error:
         raise InputError(f"{folder / _ARRAYS} holds no model that can be read: {error}") from error
-
-
-def _as_json(model: FittedModel, origin: Origin) -> dict[str, object]:
-    """Return what ``model.json`` holds; the order of the keys is the order people read them in."""
-    return {
-        "method": model.method,
-        "config": origin.settings,
-        "trained_on": origin.trained_on,
-        "release": origin.release,
-        "plaintext_source": origin.plaintext_source,
-        "release_signed_by": origin.release_signed_by,
-        "release_verified": origin.release_verified,
-        "release_covers": origin.release_covers,
-        "chosen": asdict(model.chosen),
-        "software": origin.software,
-        "schema_version": SCHEMA_VERSION,
-    }
 
 
 def _require_signed_by(record: _Record, folder: Path, public_key: Path) -> None:
@@ -267,6 +263,7 @@ def _model(record: _Record, certificate: Certificate | None, users: Ids, items: 
         item_vectors = np.asfortranarray(item_vectors)  # else scipy copies all of it for every product
     seen, summary = _unpack_histories(arrays, (len(users), len(items)))
     uses_history = "uses_history" not in arrays or bool(arrays.flags("uses_history").any())
+    trust = None if record.chosen.trust is None else Trust(*record.chosen.trust)
     model = FittedModel(
         method=record.method,
         users=users,
@@ -279,31 +276,16 @@ def _model(record: _Record, certificate: Certificate | None, users: Ids, items: 
         interaction=_unpack_interaction(arrays),
         uses_history=uses_history,
         summary=summary,
-        chosen=_chosen(record.chosen),
+        chosen=Chosen(**{**vars(record.chosen), "trust": trust}),
         origin=Origin(
             settings=cast(Mapping[str, Mapping[str, object]], record.config),
-            trained_on=record.trained_on,
-            release=record.release,
-            release_signed_by=record.release_signed_by,
-            plaintext_source=record.plaintext_source,
-            release_covers=record.release_covers,
             certificate=certificate,
-            release_verified=record.release_verified,
             software=record.software,
+            **{name: getattr(record, name) for name in _OF_ORIGIN},
         ),
     )
     arrays.require_empty()
     return model
-
-
-def _chosen(record: _ChosenRecord) -> Chosen:
-    return Chosen(
-        epochs=record.epochs,
-        trust=None if record.trust is None else Trust(*record.trust),
-        settings=record.settings,
-        evidence=record.evidence,
-        not_chosen=record.not_chosen,
-    )
 
 
 def _pack(name: str, vectors: Vectors) -> Arrays:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,23 +141,17 @@ def _require_parts(folder: Path) -> None:
 def _fingerprint(recommender: Recommender) -> bytes:
     """Return the SHA-256 of all that recommendations follow from; like the model, it is for its owner only."""
     model, seen = recommender.model, recommender.seen
-    arrays = [*_arrays(model.user_vectors), *_arrays(model.item_vectors), model.item_bias, model.in_release]
-    arrays += [model.seen.indptr, model.seen.indices, np.array([model.uses_history, recommender.k])]
+    parts: list[Any] = [model.user_vectors, model.item_vectors, model.item_bias, model.in_release, model.seen]
+    parts.append(np.array([model.uses_history, recommender.k]))
     if model.interaction is not None:
-        arrays += [model.interaction.user_parts, model.interaction.item_parts]
-        arrays += [part for layer in model.interaction.layers for part in layer]
+        parts += [model.interaction.user_parts, model.interaction.item_parts, *chain(*model.interaction.layers)]
     if model.summary is not None:
-        arrays += [model.summary.item_counts, model.summary.has_history]
+        parts += [model.summary.item_counts, model.summary.has_history]
     digest = hashlib.sha256(f"{pricdr.__version__} {None if seen is None else seen.fingerprint()}".encode())
     for ids in (model.users, model.items, recommender.users):
-        digest.update(f" {len(ids)} ".encode())
-        for name in ids:
-            digest.update(f"{name}\n".encode())
-    for array in arrays:
-        digest.update(f" {array.dtype} {array.shape} ".encode())
-        digest.update(np.ascontiguousarray(array).data)
+        digest.update(f" {len(ids)} ".encode() + "".join(f"{name}\n" for name in ids).encode())
+    for part in parts:
+        for array in [part] if isinstance(part, np.ndarray) else [part.data, part.indices, part.indptr]:
+            digest.update(f" {array.dtype} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest().encode()
-
-
-def _arrays(vectors: Any) -> list[npt.NDArray[Any]]:  # noqa: ANN401 - dense or sparse
-    return [vectors] if isinstance(vectors, np.ndarray) else [vectors.data, vectors.indices, vectors.indptr]

@@ -8,9 +8,9 @@ alone imports a module because a text says so: it is for what the user typed or 
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from pricdr.errors import ParameterError
 
@@ -43,24 +43,13 @@ def fields_without_default(kind: type) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(NamedTuple):
     """A class that an installed package offers under a name, not imported yet."""
 
     home: str
     """As module:Class."""
     package: str
     """The package and its version."""
-
-
-@dataclass(frozen=True)
-class _Offers:
-    """What the installed packages offer, and what is wrong with it, one line each."""
-
-    by_name: Mapping[str, Offer]
-    conflicts: Mapping[str, str]
-    """Names that more than one package offers: none of them is taken."""
-    problems: tuple[str, ...]
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
@@ -81,7 +70,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._check = check
         self._registered: dict[str, type[T]] = {}
         self._references: dict[str, str] = {}
-        self._offers: tuple[tuple[str, ...], _Offers] | None = None
+        self._path: tuple[str, ...] | None = None
+        self._offers: dict[str, Offer] = {}
+        self._conflicts: dict[str, str] = {}
+        self._problems: list[str] = []
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self:
@@ -90,11 +82,11 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         # Not the inherited one, which would import the class.
-        return name in self.own or name in self._registered or name in self._offered().by_name
+        return name in self.own or name in self._registered or name in self._offered()
 
     def __iter__(self) -> Iterator[str]:
         yield from self.own
-        yield from sorted({*self._registered, *self._offered().by_name})
+        yield from sorted({*self._registered, *self._offered()})
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -109,9 +101,9 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         if name in self._registered:
             return self._registered[name]
         offered = self._offered()
-        if name in offered.by_name:
-            return self._taken(name, offered.by_name[name])
-        raise ParameterError(offered.conflicts.get(name) or self._unknown(name))
+        if name in offered:
+            return self._taken(name, offered[name])
+        raise ParameterError(self._conflicts.get(name) or self._unknown(name))
 
     def named(self, text: str) -> str:
         """Return the name for what the user typed: a name as it is, or that of module:Class, which is imported.
@@ -152,7 +144,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def origin(self, name: str) -> str | None:
         """Return where a class that is not ours comes from: its package, or module:Class. None for our own."""
-        offer = self._offered().by_name.get(name)
+        offer = self._offered().get(name)
         known = self._registered.get(name)
         if known is not None and (offer is None or offer.home != _home(known)):
             return _home(known)
@@ -160,7 +152,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def problems(self) -> tuple[str, ...]:
         """Return what is wrong with what installed packages offer, one line each; nothing is imported for it."""
-        return self._offered().problems
+        self._offered()
+        return (*self._problems, *self._conflicts.values())
 
     def complete(self, incomplete: str) -> list[str]:
         """Return the names that begin like this, for a shell to complete."""
@@ -186,12 +179,48 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             raise ParameterError(f"{self.kind} {name} of {offer.package} ({offer.home}): {error}") from error
         return cast(type[T], kind)
 
-    def _offered(self) -> _Offers:
-        """Return what is offered by the packages that can be imported now."""
-        path = tuple(sys.path)
-        if self._offers is None or self._offers[0] != path:
-            self._offers = path, _read_offers(self.kind, self.group, self.own)
-        return self._offers[1]
+    def _offered(self) -> Mapping[str, Offer]:
+        """Return what is offered by the packages that can be imported now, read from their metadata.
+
+        A name that more than one package offers is taken from none of them.
+        """
+        if self._path == (path := tuple(sys.path)):
+            return self._offers
+        # Imported here: it takes as long as everything else that pricdr --help imports.
+        from importlib.metadata import distributions
+
+        found: dict[str, list[Offer]] = {}
+        seen: set[str] = set()
+        self._problems = []
+        for distribution in distributions():
+            package = _package(distribution)
+            try:
+                points = [point for point in distribution.entry_points if point.group == self.group]
+            except Exception as error:  # one damaged package must not take the others with it
+                reason = f"{type(error).__name__}: {error!s:.200}"
+                self._problems.append(f"the entry points of {package} cannot be read: {reason}")
+                continue
+            if not points or package.split()[0] in seen:  # of a package that is there twice, Python imports the first
+                continue
+            seen.add(package.split()[0])
+            for name, home in ((point.name, point.value) for point in points):
+                where = f"package {package} offers the {self.kind} {name!r:.60}"
+                if not is_name(name) or not _REFERENCE.fullmatch(home):
+                    self._problems.append(f"{where} as {home!r:.80}: it takes a name of small letters and module:Class")
+                elif name in self.own:
+                    self._problems.append(f"{where}, a name of PriCDR's own: ours is used")
+                elif home not in [offer.home for offer in found.setdefault(name, [])]:
+                    found[name].append(Offer(home, package))
+        self._offers = {name: offers[0] for name, offers in found.items() if len(offers) == 1}
+        self._conflicts = {
+            name: f"{self.kind} {name} is offered by "
+            f"{' and by '.join(f'{one.package} ({one.home})' for one in offers)}: remove one of them, or name one as "
+            "module:Class"
+            for name, offers in found.items()
+            if len(offers) > 1
+        }
+        self._path = path
+        return self._offers
 
 
 def require_name(kind: Any) -> str:  # noqa: ANN401 - a class of somebody else's
@@ -230,45 +259,6 @@ def _imported_safely(home: str) -> Any:  # noqa: ANN401
         raise ParameterError(f"{error} (is its folder on PYTHONPATH?)") from error
     except (Exception, SystemExit) as error:  # somebody else's module may do anything when it is imported
         raise ParameterError(f"it cannot be imported: {type(error).__name__}: {error!s:.200}") from error
-
-
-def _read_offers(kind: str, group: str, own: Mapping[str, str]) -> _Offers:
-    """Return the entry points of a group, read from the metadata of installed packages."""
-    # Imported here: it takes as long as everything else that pricdr --help imports.
-    from importlib.metadata import distributions
-
-    found: dict[str, list[Offer]] = {}
-    problems: list[str] = []
-    seen: set[str] = set()
-    for distribution in distributions():
-        try:
-            points = [(point.name, point.value) for point in distribution.entry_points if point.group == group]
-        except Exception as error:  # one damaged package must not take the others with it
-            package = _package(distribution)
-            problems.append(f"the entry points of {package} cannot be read: {type(error).__name__}: {error!s:.200}")
-            continue
-        if not points:
-            continue
-        package = _package(distribution)
-        if package.split()[0] in seen:  # of a package that is there twice, Python imports the first
-            continue
-        seen.add(package.split()[0])
-        for name, home in points:
-            where = f"package {package} offers the {kind} {name!r:.60}"
-            if not is_name(name) or not _REFERENCE.fullmatch(home):
-                problems.append(f"{where} as {home!r:.80}: it takes a name of small letters and module:Class")
-            elif name in own:
-                problems.append(f"{where}, a name of PriCDR's own: ours is used")
-            elif home not in [offer.home for offer in found.setdefault(name, [])]:
-                found[name].append(Offer(home, package))
-    conflicts = {
-        name: f"{kind} {name} is offered by {' and by '.join(f'{one.package} ({one.home})' for one in offers)}: remove "
-        "one of them, or name one as module:Class"
-        for name, offers in found.items()
-        if len(offers) > 1
-    }
-    by_name = {name: offers[0] for name, offers in found.items() if len(offers) == 1}
-    return _Offers(by_name, conflicts, (*problems, *conflicts.values()))
 
 
 def _package(distribution: "Distribution") -> str:

@@ -111,13 +111,13 @@ def test_metadata_that_cannot_be_read_is_named(installed, capsys):
     (points,) = site.glob("*.dist-info/entry_points.txt")
     for content in (b"[pricdr.methods]\nthis is no entry point\n", b"[pricdr.methods]\nx = \xff\xfe\n"):
         points.write_bytes(content)
-        METHODS._offers = None
+        METHODS._path = None
         assert run(["list", "methods"]) == 0
         shown = capsys.readouterr()
         assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
         (line,) = shown.err.splitlines()
         assert line.startswith("warning: the entry points of bad 0.1 cannot be read: ")
-    METHODS._offers = None
+    METHODS._path = None
 
 
 def test_a_package_that_is_there_twice_counts_once(installed):

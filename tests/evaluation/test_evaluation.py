@@ -12,7 +12,7 @@ from scipy import stats
 
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
-from pricdr.evaluation.metrics import NAMES, per_user, rank_of
+from pricdr.evaluation.metrics import per_user, rank_of
 from pricdr.evaluation.ranking import ranks, sampled_ranks
 from pricdr.evaluation.verdict import compare, standard_error
 
@@ -24,22 +24,6 @@ def test_a_rank_is_the_average_over_all_orders_of_ties(scores):
         better = sum(s > positive[row] for s in others[row])
         ties = sum(s == positive[row] for s in others[row])
         assert rank == np.mean([better + above for above in range(ties + 1)])
-
-
-@given(st.lists(st.integers(0, 100), min_size=1, max_size=20))
-def test_metrics_are_their_definitions(places):
-    """Against definitions written out over the whole list of candidates, one relevant among them."""
-    found = per_user(np.array(places, dtype=float))
-    assert tuple(found) == NAMES
-    for at, place in enumerate(places):
-        relevance = [0.0] * 101
-        relevance[place] = 1.0
-        for k in (5, 10):
-            dcg = sum(r / math.log2(i + 2) for i, r in enumerate(relevance[:k]))
-            assert found[f"HR@{k}"][at] == sum(relevance[:k])
-            assert found[f"NDCG@{k}"][at] == pytest.approx(dcg)
-            assert found[f"MRR@{k}"][at] == pytest.approx(sum(r / (i + 1) for i, r in enumerate(relevance[:k])))
-        assert found["HR@10"][at] >= found["NDCG@10"][at] >= found["MRR@10"][at]
 
 
 def test_guessing_scores_what_guessing_would():
@@ -63,34 +47,14 @@ def _case(seed=0, users=30, items=200):
     return train, HeldOut(who, items_out, negatives), rng.integers(0, 20, (users, items)).astype(float)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_ranks_are_those_of_brute_force(seed, monkeypatch):
-    train, held_out, scores = _case(seed)
-    monkeypatch.setattr("pricdr.evaluation.ranking._CELLS_PER_BLOCK", 700)
-    sampled, full = ranks(lambda users: scores[users], held_out, train)
-    for at, (user, item) in enumerate(zip(held_out.users, held_out.items, strict=True)):
-        mine = scores[user, item]
-        near = scores[user, held_out.negatives[at]]
-        far = [s for i, s in enumerate(scores[user]) if train[user, i] == 0 and i != item]
-        assert sampled[at] == (near > mine).sum() + (near == mine).sum() / 2
-        assert full[at] == sum(s > mine for s in far) + sum(s == mine for s in far) / 2
-
-
 def test_a_model_that_scores_wrongly_is_refused():
     train, held_out, scores = _case()
     with pytest.raises(InputError, match="finite score"):
         ranks(lambda users: scores[users] * np.nan, held_out, train)
     with pytest.raises(InputError, match="finite score"):
         ranks(lambda users: scores[users][:, :-1], held_out, train)
-
-
-def test_ranking_leaves_the_scores_of_a_model_alone():
-    """A model may hand out its own array of scores, float64 and without a copy."""
-    train, _, scores = _case(users=20)
-    before = scores.copy()
-    everyone = HeldOut(np.arange(20), np.arange(20), np.tile(np.arange(100, 199), (20, 1)))
-    ranks(lambda users: scores[users[0] : users[-1] + 1], everyone, train)
-    assert np.array_equal(scores, before)
+    with pytest.raises(InputError, match="finite score"):
+        sampled_ranks(lambda users, items: np.full(items.shape, np.nan), held_out)
 
 
 def test_memory_is_bounded_by_blocks():
@@ -173,12 +137,6 @@ def test_a_comparison_takes_bounded_memory():
     assert peak < 64, f"{peak:.0f} MiB"
 
 
-def test_a_comparison_is_repeatable():
-    left, right = np.random.default_rng(0).random((2, 50))
-    assert compare(left, right, seed=3) == compare(left, right, seed=3)
-    assert compare(left, right, seed=3) != compare(left, right, seed=4)
-
-
 def test_comparing_different_users_is_refused():
     with pytest.raises(InputError, match="same users"):
         compare(np.zeros(3), np.zeros(4))
@@ -187,45 +145,3 @@ def test_comparing_different_users_is_refused():
 def test_standard_errors():
     assert standard_error(np.array([1.0, 0.0, 1.0, 0.0])) == pytest.approx(stats.sem([1, 0, 1, 0]))
     assert math.isnan(standard_error(np.array([1.0])))
-
-
-TORCHMETRICS = [  # torchmetrics 1.9.0: retrieval_hit_rate, _normalized_dcg, _reciprocal_rank at top_k 5, then 10
-    [1.0, 0.5, 0.333333, 1.0, 0.5, 0.333333],
-    [0.0, 0.0, 0.0, 1.0, 0.30103, 0.111111],
-    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
-    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
-    [1.0, 0.430677, 0.25, 1.0, 0.430677, 0.25],
-    [0.0, 0.0, 0.0, 1.0, 0.333333, 0.142857],
-    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
-    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
-]
-
-
-def test_metrics_are_those_of_a_published_implementation():
-    rng = np.random.default_rng(7)
-    scores = np.stack([rng.standard_normal(100) for _ in TORCHMETRICS])
-    scores[:, 0] += 1.5
-    found = per_user(rank_of(scores[:, 0], scores[:, 1:]))
-    np.testing.assert_allclose(np.column_stack([found[name] for name in NAMES]), TORCHMETRICS, atol=1e-6)
-
-
-def test_metrics_over_many_users_are_those_of_ranx():
-    """Means over 400 lists of hit_rate, ndcg and mrr at 5 and 10, by ranx 0.3.21."""
-    rng = np.random.default_rng(11)
-    scores = rng.standard_normal((400, 100))
-    scores[:, 0] += rng.uniform(0, 3, 400)
-    found = per_user(rank_of(scores[:, 0], scores[:, 1:]))
-    ranx = [0.46, 0.3754668272733793, 0.34720833333333334, 0.5825, 0.41486764372166335, 0.36334920634920637]
-    np.testing.assert_allclose([found[name].mean() for name in NAMES], ranx, rtol=1e-12)
-
-
-def test_ranks_among_candidates_alone_are_those_of_the_full_pass():
-    rng = np.random.default_rng(1)
-    scores = rng.integers(0, 20, (1100, 150)).astype(np.float32)
-    negatives = np.stack([rng.permutation(np.arange(1, 150))[:99] for _ in range(1100)])
-    held_out = HeldOut(rng.permutation(1100), np.zeros(1100, dtype=np.int64), negatives)
-    expected, _ = ranks(lambda users: scores[users], held_out, sp.csr_array((1100, 150)))
-    found = sampled_ranks(lambda users, items: np.take_along_axis(scores[users], items, axis=1), held_out)
-    assert np.array_equal(found, expected)
-    with pytest.raises(InputError, match="finite"):
-        sampled_ranks(lambda users, items: np.full(items.shape, np.nan), held_out)

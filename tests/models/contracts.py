@@ -1,13 +1,11 @@
 """The suites of our own trained methods, on top of what every method must keep."""
 
-from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
 import torch
 
-from pricdr.models.base import PlaintextMethod
 from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
 from pricdr.models.methods.networks import TrainingRun, train_run
 from pricdr.testing.contracts import Planted, RecommenderContract
@@ -21,9 +19,19 @@ class KilledError(Exception):
 
 
 class TrainedContract(RecommenderContract):
-    """For methods that are trained: set ``run`` too, planted data to a training that has not begun."""
+    """For methods of the target with one network: set ``method`` in place of ``fit``."""
 
-    run: ClassVar[Callable[[Planted], TrainingRun]]
+    method: ClassVar[Any]
+
+    @classmethod
+    def fit(cls, planted: Planted, log: RunLog = NO_LOG) -> FittedModel:
+        """Fit the method to the target."""
+        return cls.method.fit(planted.target, validation=planted.validation, log=log)
+
+    @classmethod
+    def run(cls, planted: Planted) -> TrainingRun:
+        """Return its training, not begun yet."""
+        return cls.method.training_run(planted.target)
 
     def test_a_gradient_reaches_every_parameter(self, planted: Planted) -> None:
         """Nothing is left as it was drawn."""
@@ -70,10 +78,14 @@ def trained(run: Run, options: TrainingOptions) -> Run:
 
 
 class PlaintextContract(TrainedContract):
-    """For trained methods that read the source's ratings: set ``method`` in place of ``fit``."""
+    """For those that read the source's ratings too."""
 
-    method: ClassVar[PlaintextMethod]
     serves_cold_users = True
+
+    @classmethod
+    def run(cls, planted: Planted) -> TrainingRun:
+        """Return its training, not begun yet."""
+        return cls.method.training_run(planted.domains)
 
     @classmethod
     def fit(cls, planted: Planted, log: RunLog = NO_LOG) -> FittedModel:

@@ -1,15 +1,11 @@
 """HeteroCDR and PriCDR-SYM without what we added to the paper: gates, and training one network after the other."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from pricdr.cli import run as run_command
-from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
-from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError
 from pricdr.models import SourceStageConfig, method_of
 from pricdr.models.fitted import Chosen, FittedModel, Trust
@@ -17,7 +13,7 @@ from pricdr.models.methods.dmf import DMF
 from pricdr.models.methods.hetero import HeteroCDR, JointStage, SymmetricCDR
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
 from pricdr.models.training_data import NARROW, TrainingData
-from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
+from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
 from pricdr.training.loop import TrainingOptions, train_network
 from pricdr.training.run_log import NO_LOG, RunLog
@@ -59,11 +55,6 @@ class TestSymmetricJointAndUngated(RecommenderContract):
 class TestThePaperAsPrinted(RecommenderContract):
     fit = staticmethod(lambda p: PRINTED.fit(p.target, p.release, validation=p.validation))
     serves_cold_users = True
-
-
-@pytest.fixture(scope="module")
-def planted():
-    return Planted.pair()
 
 
 @pytest.fixture(scope="module")
@@ -265,30 +256,3 @@ def test_a_joint_model_can_be_repeated_by_what_it_records(planted, tmp_path):
     again = method_of(read).fit(planted.target, planted.release, chosen=read.chosen, log=log)
     assert epochs[-1] == ("joint", read.chosen.epochs["joint"])
     assert again.chosen == read.chosen
-
-
-def test_the_command_line_trains_them_and_starts_from_no_network_of_two_stages(tmp_path, capsys):
-    from pricdr import Guarantee, publish
-    from pricdr.strategies import JLT
-
-    pair = synthetic_pair(SyntheticConfig(users=150, source_items=300, target_items=300))
-    write_ratings(tmp_path / "ratings.parquet", pair.target)
-    publish(pair.source, Guarantee(epsilon=8, delta=1e-6), strategy=JLT(dim=16), users=pair.users).save(tmp_path / "r")
-    (tmp_path / "ablation.toml").write_text("joint = true\ngated = false\nhidden = 16\nwidth = 8\n")
-    assert run_command(["split", str(tmp_path / "ratings.parquet"), "--out", str(tmp_path / "s"), "--cold", "0.2"]) == 0
-    given = ["--release", str(tmp_path / "r"), "--config", str(tmp_path / "ablation.toml"), "--epochs", "3"]
-    train = ["train", str(tmp_path / "s"), *given, "--device", "cpu", "--out"]
-    assert run_command([*train, str(tmp_path / "bare")]) == 0
-    told = capsys.readouterr().out
-    assert "100% for warm users and 100% for cold ones" in told
-    lines = (tmp_path / "bare" / "log.jsonl").read_text().splitlines()
-    assert {json.loads(line)["part"] for line in lines} == {"joint"}
-    assert not (tmp_path / "bare" / "networks").exists()
-    deploy = ["train", str(tmp_path / "ratings.parquet"), "--like", str(tmp_path / "bare"), "--release"]
-    assert run_command([*deploy, str(tmp_path / "r"), "--out", str(tmp_path / "deployed")]) == 0
-    deployed = FittedModel.load(tmp_path / "deployed")
-    assert deployed.chosen == FittedModel.load(tmp_path / "bare").chosen
-    assert method_of(deployed).config.joint
-    capsys.readouterr()
-    assert run_command([*train, str(tmp_path / "x"), "--start", str(tmp_path / "bare")]) == 2
-    assert "--start is for networks that others share: method hetero has none" in capsys.readouterr().err

@@ -25,7 +25,7 @@ from pricdr.models.fitted import Basis
 from pricdr.models.gates import select_newcomers, shows_gain
 from pricdr.models.methods.linear import EASEReleaseConfig, Popularity
 from pricdr.models.training_data import TrainingData
-from pricdr.testing.contracts import Planted, release_with_rows
+from pricdr.testing.contracts import release_with_rows
 
 QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.0, entry_dropout=0.3, release_dropout=0.0)
@@ -36,11 +36,6 @@ EVERY_METHOD = (
     EASERelease(config=EASEReleaseConfig(regularisation=5.0)),
     RidgeRelease(),
 )
-
-
-@pytest.fixture(scope="module")
-def planted():
-    return Planted.pair()
 
 
 @pytest.fixture

@@ -139,12 +139,6 @@ def test_a_file_holds_what_is_recommended(tmp_path, suffix, rows):
     assert [path.name for path in tmp_path.iterdir()] == [f"r{suffix}"]
 
 
-def test_a_small_file_equals_a_written_data_frame(tmp_path):
-    model = whole_model(2, 30, 50)
-    model.recommend_to(tmp_path / "r.parquet")
-    assert pl.read_parquet(tmp_path / "r.parquet").equals(model.recommend(model.users).to_frame())
-
-
 def test_users_who_have_rated_everything_give_an_empty_file(tmp_path):
     model = whole_model(3, 4, 5)
     seen = Ratings.from_triples(np.repeat(model.users, 5), list(model.items) * 4)
@@ -317,9 +311,3 @@ def test_the_result_equals_sorting_everything(items, k, seed, ties):
     scores = scores.astype(np.float32)
     scores[rng.random(scores.shape) < 0.2] = -np.inf
     assert [row.tolist() for row in top_items(scores, k)] == [sorted_all(row, k) for row in scores]
-
-
-@pytest.mark.parametrize("value", [0.0, -np.inf])
-def test_rows_of_one_value_are_ordered_by_position(value):
-    (row,) = top_items(np.full((1, 1000), value, dtype=np.float32), 5)
-    assert row.tolist() == [0, 1, 2, 3, 4]

@@ -1,0 +1,127 @@
+"""BPR and NeuMF: the printed formulas."""
+
+import numpy as np
+import pytest
+import torch
+
+from pricdr.data.ratings import Ratings
+from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
+from pricdr.training.loop import TrainingOptions
+from tests.models.contracts import TrainedContract
+
+BPR_SMALL = BPRConfig(width=8, negatives=2, regularisation=0.001)
+BPR_QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=2e-2, weight_decay=0.0, device="cpu")
+BPR_METHOD = BPR(config=BPR_SMALL, options=BPR_QUICK)
+
+
+class TestBPR(TrainedContract):
+    method = BPR_METHOD
+
+
+def test_bpr_one_step_of_gradient_descent_is_the_printed_one():
+    """P_u += lr (z (Q_i - Q_j) - reg P_u) and so on, with z = sigma(-(s_ui - s_uj)) and the old P_u for both items."""
+    rate, reg = 0.1, 0.3
+    two = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=("x", "y", "z"))
+    network = BPR(config=BPRConfig(width=2), options=BPR_QUICK).training_run(two).network
+    P, Q = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([[1.0, 0.2], [-0.3, 0.8], [4.0, 5.0]])
+    b = np.array([0.4, -0.6, 7.0])
+    with torch.no_grad():
+        for parameter, values in ((network.users, P), (network.items, Q), (network.item_bias, b[:, None])):
+            parameter.copy_(torch.as_tensor(values))
+    user, i, j = 0, 0, 1
+    z = 1 / (1 + np.exp(P[user] @ Q[i] + b[i] - P[user] @ Q[j] - b[j]))
+    wanted = P.copy(), Q.copy(), b.copy()
+    wanted[0][user] += rate * (z * (Q[i] - Q[j]) - reg * P[user])
+    wanted[1][i] += rate * (z * P[user] - reg * Q[i])
+    wanted[1][j] += rate * (-z * P[user] - reg * Q[j])
+    wanted[2][i] += rate * (z - reg * b[i])
+    wanted[2][j] += rate * (-z - reg * b[j])
+
+    network.loss(torch.tensor([user]), torch.tensor([[i, j]]), reg).backward()
+    torch.optim.SGD(network.parameters(), lr=rate).step()
+    found = (network.users, network.items, network.item_bias[:, 0])
+    for left, right in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(left.detach().numpy(), right, rtol=1e-5)
+
+
+def test_bpr_the_loss_is_the_mean_over_triples():
+    users, items = tuple("abc"), tuple("uvwxyz")
+    ratings = Ratings.from_triples(list(users), list(items[:3])).select(items=items)
+    network = BPR(config=BPRConfig(width=4), options=BPR_QUICK).training_run(ratings).network
+    users, items = torch.tensor([0, 2]), torch.tensor([[1, 0, 3, 5], [4, 2, 0, 1]])
+    single = [network.loss(users[[k]], items[[k]][:, [0, c]], 0.2).item() for k in range(2) for c in (1, 2, 3)]
+    assert network.loss(users, items, 0.2).item() == pytest.approx(np.mean(single), rel=1e-5)
+
+
+def test_bpr_negatives_are_drawn_anew_in_every_batch(planted):
+    run = BPR_METHOD.training_run(planted.target)
+    assert run.step(torch.arange(40)).item() != run.step(torch.arange(40)).item()
+
+
+def test_bpr_users_without_ratings_get_what_suits_everybody(planted):
+    model = BPR_METHOD.fit(planted.target)
+    warm = np.diff(planted.target.matrix.indptr) > 0
+    cold = np.flatnonzero(~warm)
+    np.testing.assert_allclose(
+        model.score(cold), np.tile(model.score(np.flatnonzero(warm)).mean(0), (12, 1)), atol=1e-4
+    )
+
+
+NEUMF_SMALL = NeuMFConfig(product_width=4, width=8, layers=3, dropout=0.1, negatives=3, regularisation=0.001)
+NEUMF_QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=1e-2, weight_decay=1e-3, device="cpu")
+NEUMF_METHOD = NeuMF(config=NEUMF_SMALL, options=NEUMF_QUICK)
+
+
+class TestNeuMF(TrainedContract):
+    method = NEUMF_METHOD
+
+
+def neumf_arrays(run):
+    return {name: parameter.detach().double().numpy() for name, parameter in run.network.named_parameters()}
+
+
+def test_neumf_without_the_networks_output_weights_it_is_gmf(planted):
+    run = NEUMF_METHOD.training_run(planted.target)
+    with torch.no_grad():
+        run.network.mlp_output.weight.zero_()
+        run.network.product_output.uniform_(-2, 2)
+    a = neumf_arrays(run)
+    gmf = (a["product_users"] * a["product_output"]) @ a["product_items"].T + a["mlp_output.bias"]
+    np.testing.assert_allclose(run.fitted_model().score(np.arange(48)), gmf[:48], atol=1e-5)
+
+
+def test_neumf_without_gmfs_output_weights_it_is_a_network_over_both_vectors(planted):
+    """Written out for one pair, as printed: layers over the concatenation [user; item]."""
+    run = NEUMF_METHOD.training_run(planted.target)
+    with torch.no_grad():
+        run.network.product_output.zero_()
+    a = neumf_arrays(run)
+    hidden = np.concatenate([a["mlp_users"][3], a["mlp_items"][7]])
+    first = np.hstack([a["from_user.weight"], a["from_item.weight"]])
+    hidden = np.maximum(first @ hidden + a["from_user.bias"], 0)
+    assert len(hidden) == 16
+    for layer in range(2):
+        hidden = np.maximum(a[f"hidden.{layer}.weight"] @ hidden + a[f"hidden.{layer}.bias"], 0)
+    assert len(hidden) == 4
+    wanted = a["mlp_output.weight"][0] @ hidden + a["mlp_output.bias"][0]
+    assert run.fitted_model().score(np.array([3]))[0, 7] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_neumf_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(planted, monkeypatch):
+    config = NeuMFConfig(product_width=4, width=8, dropout=0.0, negatives=2, regularisation=0.0)
+    run = NeuMF(config=config, options=NEUMF_QUICK).training_run(planted.target)
+    drawn = torch.tensor([[5, 9]])
+    monkeypatch.setattr(run.negatives, "draw", lambda users, count: drawn[:, :count])
+    scores = run.fitted_model().score(run.user_of[:1].numpy())[0].astype(float)
+    chance = 1 / (1 + np.exp(-scores))
+    wanted = -(np.log(chance[run.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
+    assert run.step(torch.tensor([0])).item() == pytest.approx(wanted, rel=1e-5)
+    lengths = NeuMF(
+        config=NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), options=NEUMF_QUICK
+    ).training_run(planted.target)
+    assert lengths.step(torch.tensor([0])).item() > wanted
+
+
+def test_neumf_users_without_ratings_are_all_served_alike(planted):
+    scores = NEUMF_METHOD.fit(planted.target).score(np.arange(48, 60))
+    np.testing.assert_allclose(scores, np.tile(scores[0], (12, 1)), atol=1e-6)

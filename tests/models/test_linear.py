@@ -1,0 +1,464 @@
+"""Methods in closed form: EASE from every side, item-kNN, ridge regression on release rows."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.linalg.lapack import dpotrf
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.errors import InputError, ParameterError
+from pricdr.evaluation.verdict import Verdict
+from pricdr.models.fitted import Basis
+from pricdr.models.methods import linear
+from pricdr.models.methods.linear import (
+    EASE,
+    REGULARISATIONS,
+    SCALES,
+    EASEConfig,
+    EASERelease,
+    EASEReleaseConfig,
+    EASESource,
+    EASESourceConfig,
+    ItemKNN,
+    ItemKNNConfig,
+    Popularity,
+    RidgeRelease,
+    RidgeReleaseConfig,
+    Side,
+    compare_with_ridge,
+    popularity_tie_break,
+    similarities,
+    solve_ease,
+)
+from pricdr.models.training_data import TrainingData
+from pricdr.testing.contracts import RecommenderContract, release_with_rows
+
+USERS, ITEMS, OTHERS = 30, 20, 25
+EXACT = (Side.COLUMNS, Side.USERS)
+
+
+def inputs(kind, seed=0):
+    """Random ratings whose values must not matter, with empty rows and an empty column, and a source of either kind."""
+    rng = np.random.default_rng(seed)
+    rated = rng.random((USERS, ITEMS)) < 0.2
+    rated[::5] = rated[:, 4] = False
+    target = sp.csr_array(np.where(rated, 3.0, 0.0))
+    source = {
+        "nothing": None,
+        "plaintext": sp.csr_array(np.where(rng.random((USERS, OTHERS)) < 0.3, 5.0, 0.0)),
+        "release": rng.standard_normal((USERS, OTHERS)).astype(np.float32),
+    }[kind]
+    users, items = tuple(f"u{u}" for u in range(USERS)), tuple(f"i{i}" for i in range(ITEMS))
+    return TrainingData(users, items, target, source, np.full(USERS, source is not None))
+
+
+def stacked(given, weight):
+    own = (given.ratings.toarray() != 0).astype(float)
+    if given.source is None:
+        return own
+    other = (given.source.toarray() != 0).astype(float) if sp.issparse(given.source) else given.source
+    return np.hstack([own, weight * other])
+
+
+def regressions(X, regularisation):
+    """EASE by its definition: one ridge regression per item, on all columns but its own."""
+    B = np.zeros((X.shape[1], ITEMS))
+    for item in range(ITEMS):
+        others = np.arange(X.shape[1]) != item
+        Z = X[:, others]
+        B[others, item] = np.linalg.solve(Z.T @ Z + regularisation * np.eye(Z.shape[1]), Z.T @ X[:, item])
+    return B
+
+
+@pytest.mark.parametrize("block", [7, 1024])
+@pytest.mark.parametrize("side", EXACT)
+@pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
+def test_it_is_one_ridge_regression_per_item(kind, side, block):
+    given = inputs(kind)
+    X = stacked(given, 0.4)
+    model = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=side, block=block)
+    own = X[:, :ITEMS]  # vectors leave a user's own row out
+    np.testing.assert_allclose(model.score(np.arange(USERS)) + own, X @ regressions(X, 2.0), atol=1e-4)
+
+
+@pytest.mark.parametrize("regularisation", [0.1, 3.0, 300.0])
+@pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
+def test_both_sides_agree(kind, regularisation):
+    primal, dual = (
+        solve_ease("ease", inputs(kind), regularisation=regularisation, weight=0.7, side=side).score(np.arange(USERS))
+        for side in EXACT
+    )
+    assert np.abs(primal).max() > 1e-3
+    np.testing.assert_allclose(primal, dual, atol=1e-4 * np.abs(primal).max())
+
+
+def test_the_smaller_side_is_solved():
+    """30 users: 20 columns are fewer, 45 are more. A dual has dense vectors for users, a primal for items."""
+    few, many = (solve_ease("ease", inputs(kind), regularisation=1.0) for kind in ("nothing", "plaintext"))
+    assert (sp.issparse(few.user_vectors), sp.issparse(few.item_vectors)) == (True, False)
+    assert (sp.issparse(many.user_vectors), sp.issparse(many.item_vectors)) == (False, True)
+    with_history = int((np.diff(inputs("plaintext").ratings.indptr) > 0).sum())
+    assert many.user_vectors.shape == (30, with_history)  # the others predict nothing of the target
+    assert with_history < 30
+    assert {few.item_vectors.dtype, many.user_vectors.dtype} == {np.dtype(np.float32)}
+
+
+def test_the_inverse_takes_no_memory_of_its_own():
+    rng = np.random.default_rng(1)
+    root = rng.standard_normal((40, 40))
+    gram = np.asfortranarray(np.tril(root @ root.T))
+    wanted = np.linalg.inv(root @ root.T + 0.5 * np.eye(40))
+    inverse = linear.invert(gram, 0.5)
+    assert np.shares_memory(inverse, gram)
+    np.testing.assert_allclose(inverse, wanted, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1, 6, 7, 8, 40])
+def test_the_inverse_never_hands_lapack_more_than_a_block(monkeypatch, size):
+    """With several threads OpenBLAS 0.3.30 crashes on n = 16,000, which would take minutes to show here."""
+    seen = []
+
+    def watched(matrix, **options):
+        seen.append(matrix.shape)
+        return dpotrf(matrix, **options)
+
+    monkeypatch.setattr(linear, "dpotrf", watched)
+    root = np.random.default_rng(2).standard_normal((size, size))
+    whole = root @ root.T
+    inverse = linear.invert(np.asfortranarray(np.tril(whole)), 0.5, block=7)
+    np.testing.assert_allclose(inverse, np.linalg.inv(whole + 0.5 * np.eye(size)), atol=1e-10)
+    assert len(seen) == -(-size // 7)
+    assert max(seen) <= (7, 7)
+
+
+def test_the_inverse_is_exact_at_the_smallest_regularisation():
+    """Where most eigenvalues are λ alone: an inverse by elimination loses all digits there."""
+    vectors, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((300, 60)))
+    gram = vectors @ vectors.T
+    ridge = 2 * linear.SMALLEST_REGULARISATION * gram.diagonal().max()
+    wanted = (np.eye(300) - gram / (1 + ridge)) / ridge
+    inverse = linear.invert(np.asfortranarray(np.tril(gram)), ridge, block=64)
+    np.testing.assert_allclose(inverse, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_a_regularisation_that_rounding_swallows_is_refused():
+    with pytest.raises(ParameterError, match="regularisation 1e-30 is too small"):
+        linear.invert(np.asfortranarray(np.ones((40, 40))), 1e-30)
+
+
+def test_a_matrix_without_a_cholesky_factor_is_refused():
+    """As rounding may leave one: large enough a λ by its size, and still not positive definite."""
+    with pytest.raises(ParameterError, match=r"regularisation 0\.5 is too small"):
+        linear.invert(np.asfortranarray(np.diag([1.0, -1.0])), 0.5, block=1)
+
+
+def test_the_own_row_only_shifts_what_was_rated():
+    """So leaving it out changes nothing that is recommended or ranked."""
+    given = inputs("plaintext")
+    X = stacked(given, 1.0)
+    full = X @ regressions(X, 2.0)
+    unrated = X[:, :ITEMS] == 0
+    found = solve_ease("ease", given, regularisation=2.0).score(np.arange(USERS))
+    np.testing.assert_allclose(found[unrated], full[unrated], atol=1e-4)
+
+
+def test_popularity_breaks_ties_and_nothing_else():
+    bias = popularity_tie_break(inputs("nothing").ratings, 1e-6)
+    counts = np.bincount(inputs("nothing").ratings.indices, minlength=ITEMS)
+    assert np.array_equal(np.argsort(bias, kind="stable"), np.argsort(counts, kind="stable"))
+    assert bias.max() == np.float32(1e-6)
+    assert bias[4] == 0
+    assert not popularity_tie_break(sp.csr_array((3, 2)), 1.0).any()
+
+
+@pytest.mark.parametrize("regularisation", [1e-30, 1e-10])
+def test_a_hopeless_regularisation_is_refused(regularisation):
+    twins = TrainingData(("a", "b"), ("x", "y"), sp.csr_array(np.ones((2, 2))), None, np.zeros(2, dtype=bool))
+    with pytest.raises(ParameterError, match="too small"):
+        solve_ease("ease", twins, regularisation=regularisation)
+
+
+@pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
+def test_with_every_direction_low_rank_is_ease_itself(kind):
+    exact, found = (
+        solve_ease("ease", inputs(kind), regularisation=2.0, weight=0.4, side=side)
+        for side in (Side.COLUMNS, Side.LOW_RANK)
+    )
+    unrated = exact.seen.toarray() == 0
+    left, right = (model.score(np.arange(USERS))[unrated] for model in (exact, found))
+    np.testing.assert_allclose(left, right, atol=2e-5)
+
+
+def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
+    monkeypatch.setattr(linear, "RANK", 3)
+    monkeypatch.setattr(linear, "_ROUNDS", 500)  # random ratings have no leading directions to speak of
+    given = inputs("plaintext")
+    found = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=Side.LOW_RANK)
+    X = stacked(given, 0.4)
+    _, s, directions = np.linalg.svd(X, full_matrices=False)
+    gram = directions[:3].T * s[:3] ** 2 @ directions[:3]
+    P = np.linalg.inv(gram + 2.0 * np.eye(len(gram)))
+    expected = -(X @ P)[:, :ITEMS] / np.diag(P)[:ITEMS]
+    unrated = found.seen.toarray() == 0
+    np.testing.assert_allclose((found.score(np.arange(USERS)) - found.item_bias)[unrated], expected[unrated], atol=1e-3)
+
+
+def test_a_matrix_that_takes_hours_to_invert_is_not_inverted(monkeypatch):
+    monkeypatch.setattr(linear, "LARGEST_INVERTED", ITEMS - 1)
+    monkeypatch.setattr(linear, "invert", lambda *_: pytest.fail("inverted"))
+    assert solve_ease("ease", inputs("nothing"), regularisation=2.0).user_vectors.shape[1] == ITEMS
+    monkeypatch.setattr(linear, "LARGEST_INVERTED", ITEMS)
+    with pytest.raises(pytest.fail.Exception):
+        solve_ease("ease", inputs("nothing"), regularisation=2.0)
+
+
+def test_low_rank_says_what_it_needs_before_it_starts(monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "1MB")
+    monkeypatch.setattr(linear, "RANK", 10**6)
+    given = inputs("nothing")
+    wide = TrainingData(given.users, given.items, given.ratings, np.zeros((USERS, 9000), np.float32), given.present)
+    with pytest.raises(InputError, match=r"EASE of rank 1,000,000 on 30 users and 9,020 columns needs about .* MB"):
+        solve_ease("ease", wide, regularisation=2.0, side=Side.LOW_RANK)
+
+
+EASE_METHOD = EASE(config=EASEConfig(regularisation=5.0))
+
+
+class TestEASE(RecommenderContract):
+    fit = staticmethod(lambda p: EASE_METHOD.fit(p.target))
+
+
+def test_ease_it_is_the_printed_closed_form(planted):
+    """B = I − P / diag(P): its diagonal is zero, and XB is the score of everything unrated."""
+    X = planted.target.matrix.toarray()
+    P = np.linalg.inv(X.T @ X + 5.0 * np.eye(40))
+    B = np.eye(40) - P / np.diag(P)
+    np.testing.assert_allclose(np.diag(B), 0, atol=1e-12)
+    model = EASE_METHOD.fit(planted.target)
+    np.testing.assert_allclose(model.score(np.arange(60)) + X, X @ B, atol=1e-4)
+
+
+def test_ease_users_without_ratings_get_exactly_what_is_popular(planted):
+    found = EASE_METHOD.fit(planted.target).recommend([planted.cold[0]], k=40)
+    popular = Popularity().fit(planted.target).recommend([planted.cold[0]], k=40)
+    assert [r.item for r in found] == [r.item for r in popular]
+
+
+EASESOURCE_METHOD = EASESource(config=EASESourceConfig(regularisation=5.0, weight=0.5))
+
+
+class TestEASESource(RecommenderContract):
+    fit = staticmethod(lambda p: EASESOURCE_METHOD.fit_plaintext(p.target, p.source))
+    serves_cold_users = True
+
+
+def test_easesource_it_is_the_printed_closed_form_on_both_domains_side_by_side(planted):
+    X = np.hstack([planted.target.matrix.toarray(), 0.5 * planted.source.matrix.toarray()])
+    P = np.linalg.inv(X.T @ X + 5.0 * np.eye(X.shape[1]))
+    B = np.eye(X.shape[1]) - P / np.diag(P)
+    model = EASESOURCE_METHOD.fit_plaintext(planted.target, planted.source)
+    np.testing.assert_allclose(model.score(np.arange(60)) + X[:, :40], (X @ B)[:, :40], atol=1e-4)
+
+
+def test_easesource_a_source_that_weighs_nothing_leaves_ease(planted):
+    light = EASESource(config=EASESourceConfig(regularisation=5.0, weight=1e-6)).fit_plaintext(
+        planted.target, planted.source
+    )
+    alone = EASE(config=EASEConfig(regularisation=5.0)).fit(planted.target)
+    np.testing.assert_allclose(light.score(np.arange(60)), alone.score(np.arange(60)), atol=1e-4)
+
+
+def test_easesource_it_says_what_a_recommendation_rests_on(planted):
+    """User 0 has a history only, user 50 a source row only, user 51 nothing."""
+    coo = planted.source.matrix.tocoo()
+    model = EASESOURCE_METHOD.fit_plaintext(planted.target, planted.source.only(~np.isin(coo.row, [0, 51])))
+    users = [planted.target.users[at] for at in (0, 1, 50, 51)]
+    found = [model.recommend([user], k=5) for user in users]
+    assert [r[0].basis for r in found] == [Basis.HISTORY, Basis.BOTH, Basis.RELEASE, Basis.POPULARITY]
+    popular = Popularity().fit(planted.target).recommend([users[3]], k=5)
+    assert [r.item for r in found[3]] == [r.item for r in popular]
+
+
+EASERELEASE_METHOD = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=1.0))
+
+
+class TestEASERelease(RecommenderContract):
+    fit = staticmethod(lambda p: EASERELEASE_METHOD.fit(p.target, p.release))
+    serves_cold_users = True
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+def test_easerelease_it_is_the_printed_closed_form_on_target_and_centred_scaled_release(planted, shift, scale):
+    rows = planted.release.matrix - planted.release.matrix.mean(axis=0)
+    rows /= np.linalg.norm(rows, axis=1).mean()
+    X = np.hstack([planted.target.matrix.toarray(), 2.0 * rows])
+    P = np.linalg.inv(X.T @ X + 5.0 * np.eye(X.shape[1]))
+    B = np.eye(X.shape[1]) - P / np.diag(P)
+    moved = release_with_rows((scale * planted.release.matrix + shift).astype(np.float32), planted.release.users)
+    method = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=2.0))
+    model = method.fit(planted.target, moved)
+    np.testing.assert_allclose(model.score(np.arange(60)) + X[:, :40], (X @ B)[:, :40], atol=1e-4)
+
+
+def test_easerelease_a_worthless_release_leaves_ease_on_the_target(planted):
+    order = np.random.default_rng(3).permutation(60)
+    model = EASERELEASE_METHOD.fit(
+        planted.target, release_with_rows(planted.release.matrix[order], planted.release.users)
+    )
+    alone = EASE(config=EASEConfig(regularisation=5.0)).fit(planted.target)
+    np.testing.assert_array_equal(model.score(np.arange(60)), alone.score(np.arange(60)))
+    assert not model.in_release.any()
+
+
+@pytest.mark.parametrize("side", ["dense", "sparse"])
+def test_easerelease_cold_users_get_what_is_popular_where_their_rows_mislead(planted, side):
+    """The rows of cold users say the opposite of what they like."""
+    spoilt = planted.release.matrix.copy()
+    spoilt[48:] = -spoilt[48:]
+    target = planted.target if side == "dense" else planted.target.select(items=planted.target.items[:30])
+    release = release_with_rows(spoilt, planted.release.users)
+    good = planted.validation.negatives[:, :10] < 30
+    assert side == "dense" or good.all()
+    held_out = HeldOut(planted.validation.users, planted.validation.items, planted.validation.negatives[:, :10])
+    model = EASERELEASE_METHOD.fit(target, release, validation=held_out)
+    ungated = EASERELEASE_METHOD.fit(target, release)
+    assert {model.basis(at) for at in range(48, 60)} == {Basis.POPULARITY}
+    np.testing.assert_allclose(model.score(np.arange(48)), ungated.score(np.arange(48)), atol=1e-6)
+    popular = Popularity().fit(target).recommend(list(planted.cold), k=5)
+    assert [r.item for r in model.recommend(list(planted.cold), k=5)] == [r.item for r in popular]
+    kept = EASERELEASE_METHOD.fit(target, planted.release, validation=held_out)
+    assert {kept.basis(at) for at in range(48, 60)} == {Basis.RELEASE}
+
+
+ITEMKNN_METHOD = ItemKNN(config=ItemKNNConfig(neighbours=10, shrinkage=1.0))
+
+
+class TestItemKNN(RecommenderContract):
+    fit = staticmethod(lambda p: ITEMKNN_METHOD.fit(p.target))
+
+
+def itemknn_some_ratings(seed=0, n_users=50, n_items=33):
+    """Ratings from 1 to 5, whose values must not matter, and an item nobody rated."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.nonzero(rng.random((n_users, n_items - 1)) < 0.2)
+    values = rng.integers(1, 6, len(rows)).astype(float)
+    ids = tuple(f"u{u:02d}" for u in range(n_users)), tuple(f"i{i:02d}" for i in range(n_items))
+    return Ratings.from_codes(rows, columns, values, *ids)
+
+
+def itemknn_brute_force(ratings, neighbours, shrinkage):
+    X = (ratings.matrix.toarray() != 0).astype(float)
+    counts = X.sum(axis=0)
+    similar = (X.T @ X) / np.maximum(np.sqrt(np.outer(counts, counts)) + shrinkage, 1e-12)
+    np.fill_diagonal(similar, 0)
+    for row in similar:
+        row[np.argsort(-row, kind="stable")[neighbours:]] = 0
+    return similar
+
+
+@pytest.mark.parametrize("cells", [1, 100, 1 << 22], ids=["item by item", "three items at once", "one block"])
+@pytest.mark.parametrize(("neighbours", "shrinkage"), [(1, 0.0), (4, 5.0), (1000, 20.0)])
+def test_itemknn_it_is_the_brute_force_version(cells, neighbours, shrinkage):
+    ratings, config = itemknn_some_ratings(), ItemKNNConfig(neighbours=neighbours, shrinkage=shrinkage)
+    model = ItemKNN(config=config).fit(ratings)
+    similar = itemknn_brute_force(ratings, neighbours, shrinkage)
+    np.testing.assert_allclose(similarities(ratings.matrix, config, cells=cells).toarray(), similar, atol=1e-6)
+    np.testing.assert_allclose(model.item_vectors.toarray(), similar, atol=1e-6)
+    wanted = (ratings.matrix.toarray() != 0) @ similar.T
+    np.testing.assert_allclose(model.score(np.arange(50)), wanted, atol=1e-5)
+    assert np.diff(model.item_vectors.indptr).max() <= neighbours
+
+
+def test_itemknn_vectors_stay_sparse():
+    model = ITEMKNN_METHOD.fit(itemknn_some_ratings())
+    assert model.user_vectors.nnz == len(itemknn_some_ratings())
+    assert model.item_vectors.nnz <= 33 * 10
+    assert model.user_vectors.dtype == model.item_vectors.dtype == np.float32
+
+
+def test_itemknn_users_without_ratings_get_exactly_what_is_popular(planted):
+    found = ITEMKNN_METHOD.fit(planted.target).recommend([planted.cold[0]], k=40)
+    popular = Popularity().fit(planted.target).recommend([planted.cold[0]], k=40)
+    assert [r.item for r in found] == [r.item for r in popular]
+
+
+class TestRidge(RecommenderContract):
+    fit = staticmethod(lambda p: RidgeRelease().fit(p.target, p.release, validation=p.validation))
+    serves_cold_users = True
+
+
+def ridge_ordered(model):
+    scores = model.score(np.arange(len(model.users)))
+    return [np.lexsort((np.arange(scores.shape[1]), -row)).tolist() for row in scores]
+
+
+def test_ridge_it_is_the_printed_ridge_regression(planted):
+    """The rows of users with both, of length 1 and centred, against centred ratings over √popularity."""
+    model = RidgeRelease(config=RidgeReleaseConfig(regularisation=7.0, scale=0.3)).fit(planted.target, planted.release)
+    rows = planted.release.matrix - planted.release.matrix.mean(axis=0)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows -= rows[:48].mean(axis=0)
+    ratings = planted.target.matrix.toarray()[:48]
+    wanted = (ratings - ratings.mean(axis=0)) / np.sqrt(ratings.sum(axis=0) + 1)
+    added = rows @ np.linalg.solve(rows[:48].T @ rows[:48] + 7.0 * np.eye(8), rows[:48].T @ wanted)
+    added *= 0.3 / np.sqrt((added[:48] ** 2).mean())
+    share = (ratings.sum(axis=0) + 0.5) / 49
+    np.testing.assert_allclose(model.score(np.arange(60)), added + np.log(share / (1 - share)), atol=1e-4)
+
+
+def test_ridge_no_users_by_items_matrix_is_kept(planted):
+    model = RidgeRelease().fit(planted.target, planted.release)
+    assert model.user_vectors.shape == (60, 8)
+    assert model.item_vectors.shape == (40, 8)
+
+
+def test_ridge_it_says_that_no_history_was_used(planted):
+    some = release_with_rows(planted.release.matrix[10:], planted.release.users[10:])
+    model = RidgeRelease().fit(planted.target, some)
+    assert {model.basis(at) for at in range(10)} == {Basis.POPULARITY}
+    assert {model.basis(at) for at in range(10, 60)} == {Basis.RELEASE}
+
+
+@pytest.mark.parametrize("rows", ["noise", "shuffled"])
+def test_ridge_a_worthless_release_leaves_what_is_popular(planted, rows):
+    rng = np.random.default_rng(1)
+    matrix = planted.release.matrix
+    worthless = rng.standard_normal(matrix.shape).astype(np.float32) if rows == "noise" else rng.permutation(matrix)
+    model = RidgeRelease().fit(
+        planted.target, release_with_rows(worthless, planted.release.users), validation=planted.validation
+    )
+    assert {model.basis(at) for at in range(60)} == {Basis.POPULARITY}
+    assert ridge_ordered(model) == ridge_ordered(Popularity().fit(planted.target))
+
+
+def test_ridge_rows_that_mislead_cold_users_leave_what_is_popular(planted):
+    """There is evidence for users with history, but validation shows no gain for those without."""
+    spoilt = planted.release.matrix.copy()
+    spoilt[48:] = -spoilt[48:]
+    model = RidgeRelease().fit(
+        planted.target, release_with_rows(spoilt, planted.release.users), validation=planted.validation
+    )
+    assert ridge_ordered(model) == ridge_ordered(Popularity().fit(planted.target))
+
+
+def test_ridge_what_holds_without_validation_is_among_what_validation_may_choose():
+    assert RidgeRelease().config.regularisation in REGULARISATIONS
+    assert RidgeRelease().config.scale in SCALES
+
+
+def test_ridge_a_badly_trained_model_is_compared_with_ridge_on_validation(planted):
+    """For warm and cold users apart: what is popular leaves unused what the rows hold, and ridge itself does not."""
+    for model, helps in (
+        (Popularity().fit(planted.target), Verdict.HELPS),
+        (RidgeRelease().fit(planted.target, planted.release, validation=planted.validation), Verdict.UNCLEAR),
+    ):
+        found = compare_with_ridge(model, planted.target, planted.release, planted.validation)
+        assert [(one.stratum, one.users, one.ridge_helps) for one in found] == [
+            ("warm", 48, helps),
+            ("cold", 12, helps),
+        ]
+        assert all((one.ridge > one.model + 0.2) == (helps is Verdict.HELPS) for one in found)
+    warm_alone = planted.validation.only(slice(48))
+    assert [one.stratum for one in compare_with_ridge(model, planted.target, planted.release, warm_alone)] == ["warm"]

@@ -150,7 +150,7 @@ def test_python_takes_names_and_modules(installed, here):
     assert again.certificate == release.certificate
     for method in ("neighbours", "pricdr_examples.neighbours:Neighbours"):
         assert transfer(pair.target, release, method=method).method == "neighbours"
-    with pytest.raises(ParameterError, match="Neighbours needs a release"):
+    with pytest.raises(ParameterError, match="neighbours takes a release, not target ratings alone"):
         transfer(pair.target, method="neighbours")
 
 

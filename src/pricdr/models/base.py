@@ -55,6 +55,8 @@ class Config:
     """Settings of a method: counts are whole numbers of at least 1, shares lie in [0, 1), the rest is zero or more."""
 
     shares: ClassVar[tuple[str, ...]] = ("dropout", "entry_dropout")
+    least: ClassVar[Mapping[str, int]] = {}
+    """Counts that must be larger than 1."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -65,6 +67,9 @@ class Config:
                 require_not_negative(**given)
             elif not isinstance(setting.default, bool):
                 require_count(**given)
+        for name, least in self.least.items():
+            if getattr(self, name) < least:
+                raise ParameterError(f"{name} must be {least} or more, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

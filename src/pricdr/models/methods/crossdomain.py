@@ -17,7 +17,6 @@ from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError
 from pricdr.models.base import Config, PlaintextMethod, SearchSpace, Trained
 from pricdr.models.fitted import Chosen, FittedModel, Float32Array
 from pricdr.models.interaction import Interaction
@@ -95,6 +94,11 @@ class DomainExamples(SparseRows):
         return SparseRows(self._ratings.matrix.T.tocsr(), self.counts.device).all()
 
 
+def _errors(logits: Tensor) -> Tensor:
+    """Return the summed cross-entropy of rows of a rated item followed by drawn ones."""
+    return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
+
+
 class PairedRun(_RivalRun[DomainExamples]):
     """A training on every rating of a batch of users in both domains, beside drawn negatives."""
 
@@ -114,9 +118,24 @@ class PairedRun(_RivalRun[DomainExamples]):
     def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return the weights and biases of the layers after the first."""
 
+    @abstractmethod
+    def logits(self, parts: Tensor) -> Tensor:
+        """Return the scores of sums of user and item parts."""
+
     def user_outputs(self, users: Tensor) -> Tensor:
         """Return the users' parts, masked for users without any rating: what is left for them is the item bias."""
         return torch.where(self.known(users)[:, None], self.user_parts(users), _MASKED)
+
+    def with_drawn(self, domain: DomainExamples, users: Tensor, rated: Bags) -> Tensor:
+        """Return a row for each rating of a batch of users: the rated item, followed by those drawn for it."""
+        drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
+        return torch.cat([rated.columns[:, None], drawn], dim=1)
+
+    @torch.no_grad()
+    def scorer(self) -> ScorePairs:
+        """Return how validation scores."""
+        item_parts, log_odds = self.item_parts(), self.target.log_odds
+        return lambda users, items: self.logits(self.user_outputs(users)[:, None] + item_parts[items]) + log_odds[items]
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
@@ -134,6 +153,12 @@ class DecodedRun(_RivalRun[SparseRows]):
     def domain(self, ratings: Ratings) -> SparseRows:
         """Return the rows of users."""
         return SparseRows(ratings.matrix, self.device)
+
+    @staticmethod
+    def inputs(domain: SparseRows, users: Tensor) -> tuple[Tensor, Bags, Tensor]:
+        """Return which users rated anything in a domain, as numbers; their rows; and these as labels of all items."""
+        rows = domain.batch(users)
+        return (domain.counts[users] > 0).float(), rows, rows.dense(domain.shape[1])
 
     @property
     def last_layer(self) -> nn.Linear:
@@ -166,6 +191,8 @@ class DecodedRun(_RivalRun[SparseRows]):
 class CoNetConfig(Config):
     """What the network is and what it minimises."""
 
+    least: ClassVar = {"width": 4}
+
     width: int = 64
     """Numbers in an embedding; the layers have width, a half and a quarter of it."""
     dropout: float = 0.1
@@ -174,11 +201,6 @@ class CoNetConfig(Config):
     """Weight of the source's loss, per rating."""
     sparsity: float = 0.0
     """Weight of the L1 norm of the cross-connections: above 0 this is SCoNet."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.width < 4:
-            raise ParameterError(f"width must be 4 or more, got {self.width!r}")
 
 
 class _CoNetSide(nn.Module):
@@ -258,11 +280,9 @@ class _CoNetRun(PairedRun):
 
     def _loss(self, side: _CoNetSide, domain: DomainExamples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
         """Return the cross-entropy in one domain, per rating."""
-        drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
-        items = torch.cat([rated.columns[:, None], drawn], dim=1)
+        items = self.with_drawn(domain, users, rated)
         parts = user_parts[rated.row_of, None] + self.network.item_parts(side, side.items[items])
-        logits = self.network.logits(side, parts) + domain.log_odds[items]
-        return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum() / max(len(items), 1)
+        return _errors(self.network.logits(side, parts) + domain.log_odds[items]) / max(len(items), 1)
 
     def user_parts(self, users: Tensor) -> Tensor:
         network = self.network
@@ -274,16 +294,8 @@ class _CoNetRun(PairedRun):
     def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
         return self.network.layers(self.network.target)
 
-    @torch.no_grad()
-    def scorer(self) -> ScorePairs:
-        network, log_odds, item_parts = self.network, self.target.log_odds, self.item_parts()
-
-        def score(users: Tensor, items: Tensor) -> Tensor:
-            return (
-                network.logits(network.target, self.user_outputs(users)[:, None] + item_parts[items]) + log_odds[items]
-            )
-
-        return score
+    def logits(self, parts: Tensor) -> Tensor:
+        return self.network.logits(self.network.target, parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,6 +330,7 @@ class CoNet(Rival):
 class DDTCDRConfig(Config):
     """What the network is and what it minimises."""
 
+    least: ClassVar = {"hidden": 2}
     shares = ("share", "hide", "dropout", "entry_dropout")
 
     width: int = 32
@@ -332,11 +345,6 @@ class DDTCDRConfig(Config):
     entry_dropout: float = 0.5
     """Share of the ratings in rows and columns left out in each batch."""
     negatives: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.hidden < 2:
-            raise ParameterError(f"hidden must be 2 or more, got {self.hidden!r}")
 
 
 class _DDTCDRSide(nn.Module):
@@ -422,14 +430,12 @@ class _DDTCDRRun(PairedRun):
         vectors: tuple[Tensor, Tensor],
     ) -> Tensor:
         """Return the cross-entropy of both networks in one domain, per rating; each has its own user ``vectors``."""
-        share, drawn = self.config.share, domain.negatives.draw(users[rated.row_of], self.config.negatives)
-        items = torch.cat([rated.columns[:, None], drawn], dim=1)
+        share, items = self.config.share, self.with_drawn(domain, users, rated)
         item_vectors = own.items(domain.columns.keep(1 - self.config.entry_dropout))
         total = torch.zeros((), device=self.device)
         for side, weight, user in zip((own, other), (1 - share, share), vectors, strict=True):
             parts = side.user_parts(user)[rated.row_of, None] + side.item_parts(item_vectors)[items]
-            logits = side.logits(parts) + domain.log_odds[items]
-            total = total + weight * (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
+            total = total + weight * _errors(side.logits(parts) + domain.log_odds[items])
         return total / max(len(items), 1)
 
     def user_parts(self, users: Tensor) -> Tensor:
@@ -445,16 +451,11 @@ class _DDTCDRRun(PairedRun):
         items = self.network.target.items(self.target.columns)
         return torch.cat([self.network.target.item_parts(items), self.network.source.item_parts(items)], dim=1)
 
-    @torch.no_grad()
-    def scorer(self) -> ScorePairs:
-        own, other, share = self.network.target, self.network.source, self.config.share
-        item_parts, log_odds = self.item_parts(), self.target.log_odds
-
-        def score(users: Tensor, items: Tensor) -> Tensor:
-            here, there = (self.user_outputs(users)[:, None] + item_parts[items]).chunk(2, dim=2)
-            return (1 - share) * own.logits(here) + share * other.logits(there) + log_odds[items]
-
-        return score
+    def logits(self, parts: Tensor) -> Tensor:
+        """Return the scores by both networks, each by its half of the parts."""
+        here, there = parts.chunk(2, dim=2)
+        share = self.config.share
+        return (1 - share) * self.network.target.logits(here) + share * self.network.source.logits(there)
 
     def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return both networks as one, block by block, with their shares in the last layer."""
@@ -600,9 +601,9 @@ class _DARecRun(DecodedRun):
     def step(self, users: Tensor) -> Tensor:
         """Return the mean loss of a batch of users, both rows of each; an empty row counts for nothing."""
         network, config = self.network, self.config
-        in_a, in_b = (self.source.counts[users] > 0).float(), (self.target.counts[users] > 0).float()
-        rows_a, rows_b = self.source.batch(users), self.target.batch(users)
-        labels_a, labels_b = rows_a.dense(self.source.shape[1]), rows_b.dense(self.target.shape[1])
+        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = (
+            self.inputs(domain, users) for domain in (self.source, self.target)
+        )
         from_a = network.features(network.source, rows_a.keep(1 - config.entry_dropout))
         from_b = network.features(network.target, rows_b.keep(1 - config.entry_dropout))
         loss = (
@@ -660,6 +661,8 @@ class DARec(Rival):
 class ETLConfig(Config):
     """What the network is and what it minimises."""
 
+    least: ClassVar = {"width": 2}
+
     width: int = 200
     entry_dropout: float = 0.7
     """Share of a row's ratings left out in each batch."""
@@ -671,11 +674,6 @@ class ETLConfig(Config):
     """Weight of |z − z W Wᵀ|₁, how far the transform is from leading back."""
     adversarial: float = 0.1
     """How strongly codes are drawn to N(0, I)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.width < 2:
-            raise ParameterError(f"width must be 2 or more, got {self.width!r}")
 
 
 class _ETLSide(nn.Module):
@@ -722,13 +720,13 @@ class _ETLRun(DecodedRun):
         """Return the loss of a batch of users, over all items of both domains."""
         network, config = self.network, self.config
         transform, a, b = network.transform, network.source, network.target
-        in_a, in_b = (self.source.counts[users] > 0).float(), (self.target.counts[users] > 0).float()
-        rows_a, rows_b = self.source.batch(users), self.target.batch(users)
+        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = (
+            self.inputs(domain, users) for domain in (self.source, self.target)
+        )
         features_a = network.features(a, rows_a.keep(1 - config.entry_dropout), users)
         features_b = network.features(b, rows_b.keep(1 - config.entry_dropout), users)
         code_a, code_b = relu(features_a), relu(features_b)
         over_a, over_b = code_a @ transform, code_b @ transform.T
-        labels_a, labels_b = rows_a.dense(self.source.shape[1]), rows_b.dense(self.target.shape[1])
         # W Wᵀ = I would make the transform an equivalence: a code carried over and back is the code again.
         there_and_back = in_a * (code_a - over_a @ transform.T).abs().sum(1)
         there_and_back = there_and_back + in_b * (code_b - over_b @ transform).abs().sum(1)

@@ -7,26 +7,24 @@ import numpy as np
 
 from pricdr import Guarantee, Ledger, Ratings, publish, verify
 from pricdr.cli.evaluate import evaluation_page
-from pricdr.demo.outcome import outcome_page
+from pricdr.demo import outcome_page
 from pricdr.evaluation.comparison import RANKINGS, Comparison
 from pricdr.evaluation.metrics import per_user
 from pricdr.pages import render
 from pricdr.release.inspection import Inspection
-from pricdr.release.page import inspection_sections, render_inspection
+from pricdr.release.page import render_inspection
 from pricdr.report.folder import read_folder
 from pricdr.report.page import report
 from pricdr.strategies import JLT
-from tests.demo.test_outcome import measured
 from tests.pages.everything import everything
 from tests.report import made_up
+from tests.test_demo_outcome import measured
 
 USERS = [f"u{at:02d}" for at in range(40)]
 
 
 def demo(folder: Path) -> str:
-    drawn = inspection_sections(_inspection(folder))
-    promise = [("What is promised", ["epsilon = 4 and delta = 1e-06, for one rating."])]
-    return outcome_page(measured(0.05, 0.0), 4.0, promise, ["pricdr demo --out another"], drawn)
+    return outcome_page(measured(0.05, 0.0), _inspection(folder))
 
 
 def evaluation(folder: Path) -> str:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from pricdr import Ledger, verify
+from pricdr import demo as story
 from pricdr.data.splits import load_split
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
-from pricdr.demo import story
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import FittedModel
@@ -180,7 +180,7 @@ SERVING = """
 import sys
 from functools import partial
 from pricdr import cli
-from pricdr.demo import story
+from pricdr import demo as story
 from tests.cli.test_demo import QUICK, SMALL
 story.play = partial(story.play, data=SMALL, settings=QUICK)
 sys.exit(cli.run(["demo", "--out", "shown", "--serve", "--port", "0"]))

@@ -11,8 +11,8 @@ import sys
 import pytest
 from docs._generate.results import ROOT
 
+from pricdr import demo as story
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
-from pricdr.demo import story
 
 PAGE = ROOT / "docs" / "two-companies.md"
 SMALL = SyntheticConfig(

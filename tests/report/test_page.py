@@ -43,10 +43,10 @@ def test_the_answer_comes_first_with_its_metric_and_its_share(html):
     answer = shown.index(
         "What a private release is worth to users of another company, in NDCG@10 among 99 sampled items"
     )
-    table = shown.index("NDCG@10 with the best private release at ε = 4")
+    table = shown.index("NDCG@10 among 99 items, with the best private release at ε = 4")
     assert answer < table < shown.index("0 of 4 controls") < shown.index("Every result")
-    row = next(row for row in re.findall(r"<tr.*?</tr>", html, re.DOTALL) if ">99 items<" in row and "Toy" in row)
-    figures = r"Toy A→B cold 99 items 0\.1000 ± \S+ 0\.1750 ± \S+ 0\.2000 ± \S+ 75 % ± 0 helps"
+    row = next(row for row in re.findall(r"<tr.*?</tr>", html, re.DOTALL) if "Toy" in row)
+    figures = r"Toy A→B cold 0\.1000 ± \S+ 0\.1750 ± \S+ 0\.2000 ± \S+ 75 % ± 0 helps"
     assert re.search(figures, text_of(row))
     assert "guided, ε = 4" in row
 

@@ -23,7 +23,7 @@ def demo(
     release and without, and measures what it gained. Ends with a table and a page, report.html.
     """
     from pricdr.cli.serve import serve as serve_model
-    from pricdr.demo.story import Screen, play, serving_inputs
+    from pricdr.demo import Screen, play, serving_inputs
 
     if serve:  # refuse a missing extra or an invalid port before a minute of training
         from pricdr.serving.app import Settings

@@ -129,11 +129,10 @@ def dot_plot(
     groups, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("group", "row"))
     axis = alt.Axis(grid=False, ticks=False, labels=False, domain=False)
     faded = alt.Opacity("opacity:Q", scale=None)
+    x = alt.X("low:Q", title=label, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     base = alt.Chart().encode(y=alt.Y("row:N", sort=names, title=None, axis=axis))
     layers = [
-        base.mark_rule(strokeWidth=3).encode(
-            x=alt.X("low:Q", title=label, scale=alt.Scale(zero=False)), x2="high:Q", opacity=faded
-        ),
+        base.mark_rule(strokeWidth=3).encode(x=x, x2="high:Q", opacity=faded),
         base.mark_point().encode(x="mean:Q", opacity=faded),
         # Names stand above their rows, not beside them: on a phone they would leave no room for the dots.
         base.mark_text(align="left", dy=-13, limit=230).encode(x=alt.value(0), text="row:N"),

@@ -10,7 +10,7 @@ import shutil
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,25 +27,33 @@ from pricdr.data.reading.read import read_ratings
 from pricdr.data.splits import Split, hold_out, save_split
 from pricdr.data.synthetic import STRONGLY_SHARED, SyntheticConfig, synthetic_pair
 from pricdr.data.tables import write_ratings
-from pricdr.demo.outcome import (
-    ALONE,
-    NOT_FOR_REAL,
-    PLAINTEXT,
-    POPULARITY,
-    RANKED,
-    RELEASE,
-    SYNTHETIC,
-    conclusion,
-    outcome_page,
-    outcome_tables,
-)
 from pricdr.errors import PublishWarning
 from pricdr.evaluation.comparison import Comparison, evaluate
+from pricdr.evaluation.metrics import Float64Array
+from pricdr.evaluation.verdict import compare, standard_error
+from pricdr.extras import TRAIN
 from pricdr.files import new_folder
 from pricdr.models.base import Method
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import write_model
+from pricdr.pages import (
+    Block,
+    Bullets,
+    Column,
+    Commands,
+    Content,
+    Details,
+    Note,
+    Page,
+    Row,
+    Section,
+    Table,
+    render,
+    sections_of,
+    table,
+)
+from pricdr.pages.charts import Dot, dot_plot
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.ledger import Ledger
 from pricdr.progress import Progress, silent
@@ -56,6 +64,8 @@ from pricdr.release.readme import statement
 from pricdr.signing import create_keys, read_private_key
 from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.run_log import RunLog
+
+TRAIN.require()  # before anything is played: the target trains
 
 Settings: TypeAlias = Mapping[str, int | float]
 
@@ -78,8 +88,10 @@ GUIDE: Final = "music.release"
 RELEASE_FOLDER: Final = "movies.release"
 PAGE: Final = "report.html"
 EVALUATION: Final = "evaluation.json"
-_PROMISE: Final = ("What is promised", "What it means for a whole user", "What is not protected")
-"""Sections of the certificate's statement that the page repeats."""
+POPULARITY, ALONE, RELEASE, PLAINTEXT = "popularity", "target only", "with release", "plaintext source"
+"""The models, by what they learn from."""
+STRATA: Final = {"cold": "no history", "warm": "own history"}
+_PAIRS: Final = ((RELEASE, POPULARITY), (RELEASE, ALONE), (PLAINTEXT, RELEASE))
 
 
 @dataclass(frozen=True)
@@ -264,35 +276,118 @@ def serving_inputs(out: Path) -> tuple[Path, Path, Path]:
 
 def _outcome_lines(measured: Comparison) -> Iterator[str]:
     """Yield the page's tables and sentences for a screen of ninety columns."""
-    yield RANKED
-    for shown in outcome_tables(measured):
-        rows = [[column.name for column in shown.columns], *([str(cell) for cell in row.cells] for row in shown.rows)]
-        yield from ("", f"{shown.caption}:", "")
-        yield from ("{:<34}{:<26}{:<26}".format(*row).rstrip() for row in rows)
-    for text in (NOT_FOR_REAL, " ".join(conclusion(measured)), SYNTHETIC):
-        yield ""
-        yield from textwrap.wrap(text, 90)
+    lead, figures, _ = _words(measured, {"tables": outcome_tables(measured), "commands": []})
+    for block in (*figures.blocks, *lead.blocks[1:]):
+        if isinstance(block, Table):
+            rows = [[column.name for column in block.columns]] + [
+                [str(cell) for cell in row.cells] for row in block.rows
+            ]
+            yield from ("", f"{block.caption}:", "")
+            yield from ("{:<34}{:<26}{:<26}".format(*row).rstrip() for row in rows)
+        else:
+            yield from ("", *textwrap.wrap(block.text if isinstance(block, Note) else str(block), 90))
+
+
+def _words(measured: Comparison, blocks: Mapping[str, Content]) -> list[Section]:
+    """Return the sections that say in words what was measured: what comes first, the figures, how to repeat it."""
+    return sections_of("demo.txt.j2", blocks, epsilon=EPSILON, gains=gains(measured))
+
+
+def gains(measured: Comparison) -> dict[str, bool]:
+    """Return for cold and for warm users whether the release helps: over the target alone and over popularity.
+
+    Both: a release that beats the target's own model, but not a list of what is popular, is worth nothing.
+    """
+    return {
+        stratum: all(
+            compare(_values(measured, RELEASE, stratum), _values(measured, rival, stratum)).low > 0
+            for rival in (POPULARITY, ALONE)
+        )
+        for stratum in STRATA
+    }
 
 
 def write_page(file: Path, measured: Comparison, received: Release) -> None:
     """Write the page that the demo ends with: the outcome, the release's promise, and how to repeat it all."""
-    promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in _PROMISE]
-    drawn = inspection_sections(Inspection.of(received, key_given=True))
-    file.write_text(outcome_page(measured, EPSILON, promise, _commands_to_repeat(), drawn), encoding="utf-8")
+    file.write_text(outcome_page(measured, Inspection.of(received, key_given=True)), encoding="utf-8")
 
 
-def _commands_to_repeat() -> Sequence[str]:
-    """Return commands that work in the demo's folder."""
-    target, comparison = Path("target"), Path("comparison")
-    models = [*(_model_folder(target, name) for name in (POPULARITY, ALONE, RELEASE))]
-    models.append(_model_folder(comparison, PLAINTEXT))
-    return [
-        "pricdr verify target/movies.release --public-key target/source.pub",
-        "pricdr inspect target/movies.release",
-        f"pricdr evaluate {' '.join(model.as_posix() for model in models)} target/split",
-        "pricdr train target/split --release target/movies.release --config target/settings.toml --out again",
-        "pricdr demo --out another",
+def outcome_page(measured: Comparison, inspection: Inspection) -> str:
+    """Return the outcome as a page: figures and a plot, the release drawn, its promise, and how to repeat it all."""
+    ndcg, differences, hits = outcome_tables(measured)
+    plot = dot_plot(
+        "ndcg",
+        "NDCG@10 by kind of user",
+        [
+            Dot(model, _group(measured, stratum), mean, mean - half, mean + half)
+            for stratum in STRATA
+            for model in measured.models
+            for mean, half in [_mean(_values(measured, model, stratum))]
+        ],
+        label="NDCG@10",
+        strong=RELEASE,
+    )
+    plots: list[Block | str] = [] if plot is None else [plot]
+    folded = Details("Differences, and the same by HR@10", [differences, hits])
+    models = [_model_folder(Path("target"), name) for name in (POPULARITY, ALONE, RELEASE)]
+    evaluated = " ".join(path.as_posix() for path in (*models, _model_folder(Path("comparison"), PLAINTEXT)))
+    commands: Content = [Commands([f"pricdr {line}".replace("MODELS", evaluated) for line in _COMMANDS])]
+    lead, figures, repeat = _words(measured, {"tables": [*plots, ndcg, folded], "commands": commands})
+    promise = [
+        Section(part.title, [Bullets(part.lines)])
+        for part in statement(inspection.certificate)
+        if part.title in ("What is promised", "What it means for a whole user", "What is not protected")
     ]
+    sections = [figures, *inspection_sections(inspection), *promise, repeat]
+    return render(Page(lead.heading, sections, lead.blocks))
+
+
+_COMMANDS: Final = (
+    "verify target/movies.release --public-key target/source.pub",
+    "inspect target/movies.release",
+    "evaluate MODELS target/split",
+    "train target/split --release target/movies.release --config target/settings.toml --out again",
+    "demo --out another",
+)
+"""To be typed in the demo's folder."""
+
+
+def outcome_tables(measured: Comparison) -> list[Table]:
+    """Return NDCG@10 of every model, the differences that matter, and HR@10; three columns each, which fit a phone."""
+    return [_figures(measured, "NDCG@10"), _differences(measured), _figures(measured, "HR@10")]
+
+
+def _figures(measured: Comparison, metric: str) -> Table:
+    columns = [Column("method", numeric=False)]
+    columns += [Column(f"{stratum} users", _group(measured, stratum)) for stratum in STRATA]
+    rows = []
+    for model in measured.models:
+        found = [_mean(_values(measured, model, stratum, metric)) for stratum in STRATA]
+        rows.append(Row([model, *(f"{mean:.3f} ± {half:.3f}" for mean, half in found)], strong=model == RELEASE))
+    caption = f"{metric}, mean ± half of its 95 % interval"
+    return Table(f"{metric.partition('@')[0].lower()}-table", caption, columns, rows)
+
+
+def _differences(measured: Comparison) -> Table:
+    rows = []
+    for left, right in _PAIRS:
+        found = [compare(_values(measured, left, stratum), _values(measured, right, stratum)) for stratum in STRATA]
+        rows.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
+    header = ["difference", *(f"{stratum} users" for stratum in STRATA)]
+    return table("differences-table", "Differences in NDCG@10, user by user, with 95 % intervals", header, rows)
+
+
+def _group(measured: Comparison, stratum: str) -> str:
+    return f"{int(measured.strata[stratum].sum()):,} {stratum} users ({STRATA[stratum]})"
+
+
+def _values(measured: Comparison, model: str, stratum: str, metric: str = "NDCG@10") -> Float64Array:
+    return measured.values[model]["sampled"][metric][measured.strata[stratum]]
+
+
+def _mean(values: Float64Array) -> tuple[float, float]:
+    """Return a mean and half of its 95 % interval."""
+    return float(values.mean()), 1.96 * standard_error(values)
 
 
 def _model_folder(folder: Path, name: str) -> Path:

@@ -1,14 +1,9 @@
 """Who issued a release and when: a claim of the source, bounded, quoted, and never read off the ratings."""
 
-import hashlib
-import json
-from contextlib import suppress
-
 import pytest
 
 from pricdr import Guarantee, Ledger, Ratings, publish, verify
-from pricdr.errors import ParameterError, VerificationError
-from pricdr.release.certificate import Certificate, seal
+from pricdr.errors import ParameterError
 from pricdr.release.readme import readme
 from pricdr.strategies import JLT
 
@@ -19,17 +14,6 @@ HOSTILE = ["", " ", "x" * 201, "a\nb", "\x1b[2J", "\u202egnp.exe", "a\u2028b", "
 
 def published(**options):
     return publish(RATINGS, PROMISE, strategy=JLT(dim=2), users=["a", "b"], **options)
-
-
-def reseal(folder, **changes):
-    """As a careful forger would: README, hashes, digest and bytes all fit."""
-    content = json.loads((folder / "certificate.json").read_text())
-    del content["digest"]
-    content.update(changes)
-    with suppress(ValueError):  # no README fits what cannot be a certificate
-        (folder / "README.md").write_text(readme(Certificate.model_validate(content)))
-    content["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content["files"]}
-    (folder / "certificate.json").write_bytes(seal(content))
 
 
 def test_what_was_declared_is_in_the_certificate_and_in_the_readme(tmp_path, monkeypatch):
@@ -55,23 +39,6 @@ def test_an_issuer_is_one_short_printable_line(tmp_path, issuer):
     with pytest.raises(ParameterError, match="issuer must be 1 to 200 printable characters"):
         published(issuer=issuer, ledger=ledger)
     assert not ledger.read().spends, "refused before anything was paid"
-
-
-@pytest.mark.parametrize("issuer", [text for text in HOSTILE if text != "\ud800"], ids=repr)
-def test_a_forged_issuer_of_another_kind_does_not_verify(tmp_path, issuer):
-    folder = published(issuer="honest").save(tmp_path / "r")
-    reseal(folder, issuer=issuer)
-    with pytest.raises(VerificationError, match="issuer") as caught:
-        verify(folder)
-    assert str(caught.value).isprintable()
-
-
-@pytest.mark.parametrize("day", ["2026-02-30", "2026-2-3", "26-02-03", "today", "2026-02-03T00:00:00", "0000-01-01", 5])
-def test_a_day_is_one_of_the_calendar(tmp_path, day):
-    folder = published().save(tmp_path / "r")
-    reseal(folder, issued=day)
-    with pytest.raises(VerificationError, match="issued"):
-        verify(folder)
 
 
 def test_markup_in_a_name_stays_inside_its_quotation():

@@ -1,22 +1,20 @@
-import hashlib
 import json
-import shutil
 
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load_file
 
-import pricdr
 from pricdr import Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, OutputError, VerificationError
-from pricdr.release.certificate import Certificate, rounded_up, schema_text, seal
+from pricdr.release.certificate import rounded_up, schema_text
 from pricdr.release.certify import check
 from pricdr.release.readme import readme, statement
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
+from tests.forging import reseal
 
 IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")
 
@@ -32,21 +30,24 @@ def folder(release, tmp_path):
     return release.save(tmp_path / "a.release")
 
 
+NOISE = {
+    **{"law": "discrete Gaussian on the grid, independent in every coordinate", "source": "secret", "refinement": 1},
+    **{"lattice_factor": 1.0, "sampler_distance": 0.0},
+}
+BOUNDS = {"counts": "rows", "rating_bound": 1.0, "rating_step": 1.0, "clip": None}
 FILES = ("README.md", "certificate.json", "release.safetensors", "users.txt")
-LINE = {"numbers": 5, "recorded": "2026-01-01", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
 
 
-def _edit(folder, **changes):
-    """Change a certificate as a careful forger would: digest recomputed, bytes canonical."""
-    content = json.loads((folder / "certificate.json").read_text())
-    del content["digest"]
-    content.update(changes)
-    (folder / "certificate.json").write_bytes(seal(content))
+def _account(mu_total, epsilon_total):
+    line = {"numbers": 5, "recorded": "2026-01-01", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
+    totals = {"releases": 1, "mu_total": mu_total, "epsilon_total": epsilon_total}
+    return {**totals, "budget_epsilon": 1.0, "budget_delta": 1e-6, **line}
 
 
 def test_a_release_survives_the_round_trip(release, folder):
     loaded = Release.load(folder)
     assert loaded.users == IDS
+    assert not loaded.matrix.flags.writeable
     assert np.array_equal(loaded.matrix, release.matrix)
     assert loaded.certificate.model_copy(update={"files": {}}) == release.certificate
 
@@ -74,37 +75,17 @@ def test_the_contracts_names_are_at_the_top_level(folder):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_any_changed_byte_is_noticed(folder, name):
-    path = folder / name
-    content = path.read_bytes()
-    # The other files are hashed whole, and each of their bytes takes a check of the certificate, or a process.
-    step = 1 if name == "certificate.json" else 17
-    for at in range(0, len(content), step):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+def test_any_changed_byte_a_missing_or_another_length_is_noticed(folder, name):
+    path, content = folder / name, (folder / name).read_bytes()
+    # The other files are hashed whole, and each of their bytes takes a check of the certificate.
+    step = 1 if name == "certificate.json" else 37
+    changed = (content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] for at in range(0, len(content), step))
+    for damaged in (content[:-1], content + b"\n", b"", *changed):
+        path.write_bytes(damaged)
         with pytest.raises(VerificationError):
             verify(folder)
-    path.write_bytes(content)
-    assert verify(folder)
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"\n", lambda b: b""])
-def test_a_shorter_or_longer_file_is_noticed(folder, name, damage):
-    (folder / name).write_bytes(damage((folder / name).read_bytes()))
-    with pytest.raises(VerificationError):
-        verify(folder)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_noticed(folder, name):
-    (folder / name).unlink()
+    path.unlink()
     with pytest.raises(VerificationError, match=f"{name} is missing"):
-        verify(folder)
-
-
-def test_an_extra_file_is_noticed(folder):
-    (folder / "notes.txt").write_text("hello")
-    with pytest.raises(VerificationError, match=r"'notes.txt' does not belong"):
         verify(folder)
 
 
@@ -134,66 +115,12 @@ def test_an_extra_file_is_noticed(folder):
         ({"strategy": {"name": "jlt", "parameters": {"density": 0.5}}}, "has no such parameters"),
         ({"steps": []}, "steps: List should have at least 1 item"),
         ({"items": 3}, "declared with its size"),
-        (
-            {"bounds": {"counts": "rows", "rating_bound": 1.0, "rating_step": 1.0, "clip": 1.0}},
-            "belongs to the user unit",
-        ),
-        (
-            {"bounds": {"counts": "rows", "rating_bound": 1.0, "rating_step": 0.5, "clip": None}},
-            "contradicts itself",
-        ),
-        (
-            {
-                "ledger": {
-                    "releases": 1,
-                    "mu_total": 50.0,
-                    "epsilon_total": 0.1,
-                    "budget_epsilon": 1.0,
-                    "budget_delta": 1e-6,
-                    **LINE,
-                }
-            },
-            "less than its releases cost",
-        ),
-        (
-            {
-                "ledger": {
-                    "releases": 1,
-                    "mu_total": 0.1,
-                    "epsilon_total": 0.9,
-                    "budget_epsilon": 1.0,
-                    "budget_delta": 1e-6,
-                    **LINE,
-                }
-            },
-            "less than its releases cost",
-        ),
-        (
-            {
-                "ledger": {
-                    "releases": 1,
-                    "mu_total": 0.9,
-                    "epsilon_total": 9.0,
-                    "budget_epsilon": 1.0,
-                    "budget_delta": 1e-6,
-                    **LINE,
-                }
-            },
-            "more than its budget",
-        ),
-        (
-            {
-                "noise": {
-                    "law": "discrete Gaussian on the grid, independent in every coordinate",
-                    "source": "secret",
-                    "refinement": 1,
-                    "grid_steps_per_sigma": 7.0,
-                    "lattice_factor": 1.0,
-                    "sampler_distance": 0.0,
-                }
-            },
-            "noise is stated",
-        ),
+        ({"bounds": {**BOUNDS, "clip": 1.0}}, "belongs to the user unit"),
+        ({"bounds": {**BOUNDS, "rating_step": 0.5}}, "contradicts itself"),
+        ({"ledger": _account(50.0, 0.1)}, "less than its releases cost"),
+        ({"ledger": _account(0.1, 0.9)}, "less than its releases cost"),
+        ({"ledger": _account(0.9, 9.0)}, "more than its budget"),
+        ({"noise": {**NOISE, "grid_steps_per_sigma": 7.0}}, "noise is stated"),
         ({"epsilon": None}, "must be stated"),
         ({"sigma": 0.0}, "sigma is stated"),
         ({"unit": "user"}, "unit user needs a clip"),
@@ -206,14 +133,14 @@ def test_an_extra_file_is_noticed(folder):
     ids=str,
 )
 def test_a_careful_forgery_is_noticed(folder, changes, message):
-    _edit(folder, **changes)
+    reseal(folder, **changes)
     with pytest.raises(VerificationError, match=message) as caught:
         verify(folder)
     assert "\n" not in str(caught.value)
 
 
 def test_an_honest_edit_of_nothing_still_verifies(folder):
-    _edit(folder)
+    reseal(folder)
     assert verify(folder)
 
 
@@ -227,31 +154,8 @@ def test_a_certificate_that_is_none_is_refused_in_one_line(folder, content):
     assert len(str(caught.value)) < 300
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_arbitrary_bytes_are_never_a_certificate(content):
-    with pytest.raises(VerificationError):
-        Certificate.from_bytes(content)
-
-
-def test_a_matrix_off_the_grid_is_noticed(release, tmp_path):
-    matrix = release.matrix.copy()
-    matrix[0, 0] += release.certificate.grid * 0.4
-    folder = Release(matrix, release.users, release.certificate).save(tmp_path / "off")
-    with pytest.raises(VerificationError, match="multiple of the grid"):
-        verify(folder)
-
-
-def test_a_matrix_with_a_nan_is_noticed(release, tmp_path):
-    matrix = release.matrix.copy()
-    matrix[0, 0] = np.nan
-    folder = Release(matrix, release.users, release.certificate).save(tmp_path / "nan")
-    with pytest.raises(VerificationError, match="finite"):
-        verify(folder)
-
-
 def test_loading_refuses_what_verify_refuses_unless_told_otherwise(folder):
-    _edit(folder, epsilon=1.0)
+    reseal(folder, epsilon=1.0)
     with pytest.raises(VerificationError):
         Release.load(folder)
     assert Release.load(folder, allow_unverified=True).users == IDS
@@ -281,7 +185,7 @@ def test_signatures(release, tmp_path):
     with pytest.raises(VerificationError, match="a key other than"):
         verify(folder, public_key=other)
     signature = (folder / "certificate.json.sig").read_bytes()
-    for at in range(len(signature)):
+    for at in range(0, len(signature), 5):
         changed = signature[:at] + bytes([signature[at] ^ 1]) + signature[at + 1 :]
         (folder / "certificate.json.sig").write_bytes(changed)
         with pytest.raises(VerificationError, match="not a valid signature"):
@@ -289,29 +193,14 @@ def test_signatures(release, tmp_path):
     (folder / "certificate.json.sig").unlink()
     with pytest.raises(VerificationError, match=r"certificate.json.sig is missing"):
         verify(folder)
-
-
-def test_a_stripped_signature_fails_where_one_is_required(release, tmp_path):
-    private, public = create_keys(tmp_path / "key")
-    folder = release.save(tmp_path / "signed", signing_key=private)
-    (folder / "certificate.json.sig").unlink()
-    _edit(folder, signed_by=None)
+    reseal(folder, signed_by=None)  # stripped
     assert verify(folder)
     with pytest.raises(VerificationError, match="not signed"):
         verify(folder, public_key=public)
-
-
-def test_a_signed_certificate_cannot_be_edited(release, tmp_path):
-    private, _ = create_keys(tmp_path / "key")
-    folder = release.save(tmp_path / "signed", signing_key=private)
-    _edit(folder, software="pricdr 99.0.0")
+    edited = release.save(tmp_path / "edited", signing_key=private)
+    reseal(edited, software="pricdr 99.0.0")
     with pytest.raises(VerificationError, match="not a valid signature"):
-        verify(folder)
-
-
-def test_the_matrix_is_read_only(release):
-    with pytest.raises(ValueError, match="read-only"):
-        release.matrix[0, 0] = 1
+        verify(edited)
 
 
 def test_the_readme_says_what_the_certificate_says(release):
@@ -329,57 +218,6 @@ def test_a_release_that_is_not_private_says_so_first():
         check(certificate)
         assert "NOT PRIVATE" in " ".join(statement(certificate)[0].lines)
         assert "Nothing" in statement(certificate)[1].lines[0]
-
-
-def test_a_copy_of_the_folder_verifies(folder, tmp_path):
-    assert verify(shutil.copytree(folder, tmp_path / "copy")).users == IDS
-
-
-def test_the_package_function_is_not_hidden_by_its_module():
-    import importlib
-
-    importlib.import_module("pricdr._publish")
-    assert callable(pricdr.publish)
-
-
-def test_a_readme_that_says_something_else_is_noticed(folder):
-    text = (folder / "README.md").read_text().replace("epsilon = 4", "epsilon = 0.01").encode()
-    (folder / "README.md").write_bytes(text)
-    files = json.loads((folder / "certificate.json").read_text())["files"]
-    _edit(folder, files={**files, "README.md": hashlib.sha256(text).hexdigest()})
-    with pytest.raises(VerificationError, match="does not say what the certificate says"):
-        verify(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("users.txt", lambda raw: raw.replace(b"alice", b"0042"), "user ids must be distinct"),
-        ("users.txt", lambda raw: raw.replace(b"alice", b""), "the user id is empty"),
-        ("users.txt", lambda raw: raw.replace(b"\n", b"\r\n"), "holds a line break or another control character"),
-        ("users.txt", lambda raw: raw.replace(b"alice\n", b""), "has 5 lines, the certificate states 6 users"),
-        ("users.txt", lambda raw: raw + b"bob", "the last line does not end with a line feed"),
-        ("users.txt", lambda raw: raw.replace(b"a", b"\xff", 1), "must be text in UTF-8: byte 1 is not"),
-        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5), np.float32)}), "less noise"),
-        ("release.safetensors", lambda raw: save({"matrix": np.zeros((5, 6), np.float32)}), "does not begin as one"),
-        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5), np.int32)}), "does not begin as one"),
-        ("release.safetensors", lambda raw: save({"vector": np.zeros((6, 5), np.float32)}), "does not begin as one"),
-        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5))}), "bytes; at most 192 are allowed"),
-        (
-            "release.safetensors",
-            lambda raw: save({"matrix": np.zeros((0, 5), np.float32)}),
-            "has 72 bytes; 6 users x 5",
-        ),
-    ],
-)
-def test_other_rows_or_ids_are_noticed_whatever_the_hashes_say(folder, name, change, message):
-    content = change((folder / name).read_bytes())
-    (folder / name).write_bytes(content)
-    files = json.loads((folder / "certificate.json").read_text())["files"]
-    _edit(folder, files={**files, name: hashlib.sha256(content).hexdigest()})
-    with pytest.raises(VerificationError, match=message) as caught:
-        verify(folder)
-    assert str(caught.value).isprintable()
 
 
 def test_a_folder_of_the_old_format_gets_one_clear_line(folder):

@@ -111,7 +111,7 @@ def test_any_changed_byte_a_missing_or_another_length_is_noticed(folder, name):
         ({"neighbours": "nobody"}, "neighbours is stated"),
         ({"strategy": {"name": "magic", "parameters": {}}}, "not one this software knows"),
         ({"strategy": {"name": "sjlt", "parameters": {"density": 0.5}}}, "needs an item universe"),
-        ({"strategy": {"name": "sjlt", "parameters": {}}}, "cannot have the parameters"),
+        ({"strategy": {"name": "sjlt", "parameters": {}}}, "strategy sjlt has no such parameters"),
         ({"strategy": {"name": "jlt", "parameters": {"density": 0.5}}}, "has no such parameters"),
         ({"steps": []}, "steps: List should have at least 1 item"),
         ({"items": 3}, "declared with its size"),

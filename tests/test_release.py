@@ -32,7 +32,7 @@ def folder(release, tmp_path):
 
 NOISE = {
     **{"law": "discrete Gaussian on the grid, independent in every coordinate", "source": "secret", "refinement": 1},
-    **{"lattice_factor": 1.0, "sampler_distance": 0.0},
+    **{"grid_steps_per_sigma": 7.0, "lattice_factor": 1.0, "sampler_distance": 0.0},
 }
 BOUNDS = {"counts": "rows", "rating_bound": 1.0, "rating_step": 1.0, "clip": None}
 FILES = ("README.md", "certificate.json", "release.safetensors", "users.txt")
@@ -120,7 +120,7 @@ def test_any_changed_byte_a_missing_or_another_length_is_noticed(folder, name):
         ({"ledger": _account(50.0, 0.1)}, "less than its releases cost"),
         ({"ledger": _account(0.1, 0.9)}, "less than its releases cost"),
         ({"ledger": _account(0.9, 9.0)}, "more than its budget"),
-        ({"noise": {**NOISE, "grid_steps_per_sigma": 7.0}}, "noise is stated"),
+        ({"noise": NOISE}, "noise is stated"),
         ({"epsilon": None}, "must be stated"),
         ({"sigma": 0.0}, "sigma is stated"),
         ({"unit": "user"}, "unit user needs a clip"),

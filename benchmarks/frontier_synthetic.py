@@ -55,7 +55,7 @@ Matrix = npt.NDArray[np.float32]
 
 DELTA: Final = 1e-6
 COLD: Final = 0.2
-MOST_EVALUATED: Final = 20_000
+MAX_EVALUATED: Final = 20_000
 REGULARISATIONS: Final = (0.003, 0.03, 0.3, 3.0, 30.0)
 REGULARISATIONS_ALL_ITEMS: Final = (30.0, 100.0, 300.0, 1000.0, 3000.0)
 """λ, in mean squares of a column over all users who are fitted."""
@@ -102,7 +102,7 @@ class Task:
         counts = np.diff(target.matrix.indptr)
         able = Simulation(seed).generator("cold users").permutation(np.flatnonzero(counts >= 3))
         cold = able[: math.floor(COLD * len(able) + 0.5)]
-        evaluated = np.sort(cold[:MOST_EVALUATED])
+        evaluated = np.sort(cold[:MAX_EVALUATED])
         users = tuple(target.users[at] for at in evaluated)
         split = hold_out(Ratings(target.matrix[evaluated], users, target.items, has_values=False), seed=seed)
         parts = [HeldOut(evaluated[part.users], part.items, part.negatives) for part in (split.validation, split.test)]
@@ -354,7 +354,7 @@ def key(config: LatentConfig, arm: Arm) -> str:
         "grid": REGULARISATIONS_ALL_ITEMS if arm.name == PLAIN_ITEMS else REGULARISATIONS,
         "scales": SCALES,
         "cold": COLD,
-        "most evaluated": MOST_EVALUATED,
+        "most evaluated": MAX_EVALUATED,
         "revision": REVISION,
     }
     return key_of({"pair": asdict(config), "arm": arm.name, "decoder": decoder, "release": _settings(config, arm)})

@@ -31,7 +31,7 @@ from tests.attacks.algorithm_one import svd_form
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 BARS = {"guided": 2.0, "spectral": 4.0}
 """The most time a strategy may take, in times of jlt at k = 200 on the same ratings."""
-MOST_MIB = 2048
+MAX_MIB = 2048
 """The most memory that the command may take for ten million ratings."""
 
 
@@ -208,7 +208,7 @@ def ten_million(folder: Path) -> None:
     for name, options in kinds.items():
         seconds, peak = run_command([*command, *options, "--out", folder / f"{name}.release"])
         first = first or seconds
-        print(f"{name:20}{seconds:9.1f}{seconds / first:8.2f}x{peak:10,.0f}{verdict(peak, MOST_MIB)}")
+        print(f"{name:20}{seconds:9.1f}{seconds / first:8.2f}x{peak:10,.0f}{verdict(peak, MAX_MIB)}")
         shutil.rmtree(folder / f"{name}.release")
 
 

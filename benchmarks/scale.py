@@ -37,7 +37,7 @@ from pricdr.parallel import cores
 
 PART: Final = 1_000_000
 RATINGS_PER_USER: Final = 20
-MOST_EXPONENT: Final = 1.05
+MAX_EXPONENT: Final = 1.05
 DIM: Final = 8
 ENGINES: Final = ("duckdb", "spark")
 
@@ -203,7 +203,7 @@ def print_tables(results: list[dict[str, Any]]) -> None:
                 continue
             for what in ("seconds", "processor_seconds", "anonymous_mb"):
                 power = exponent([run[grows.split()[0]] for run in runs], [run[what] for run in runs])
-                verdict = "" if what != "seconds" else " kept" if power <= MOST_EXPONENT else " MISSED"
+                verdict = "" if what != "seconds" else " kept" if power <= MAX_EXPONENT else " MISSED"
                 print(f"{engine}: {what.replace('_', ' ')} grow like ({grows})^{power:.2f}{verdict}")
 
 

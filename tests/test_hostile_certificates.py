@@ -8,7 +8,7 @@ import pytest
 from pricdr import Guarantee, Ledger, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
-from pricdr.data.ratings import LONGEST_FILTER
+from pricdr.data.ratings import MAX_FILTER_LENGTH
 from pricdr.data.reading.read import read_ratings
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -198,7 +198,7 @@ def test_the_limits_of_certificates_are_those_of_publishing():
     named = schema["$defs"]["GuideStatement"]["properties"]["strategy"]["pattern"]
     assert all(re.search(named, name) for name in BY_NAME)
     (words, _) = schema["$defs"]["InputStatement"]["properties"]["filtered_by"]["anyOf"]
-    assert words["maxLength"] == LONGEST_FILTER
+    assert words["maxLength"] == MAX_FILTER_LENGTH
 
 
 def test_what_is_promised_of_nothing_cannot_be_hidden_behind_an_infinite_sigma(tmp_path):

@@ -85,7 +85,7 @@ def test_figures_are_rounded_up_from_a_billionth_above():
     assert rounded_up(4.0 * (1 + 1.5e-9)) == 4.00001
 
 
-@pytest.mark.parametrize(("limit", "says"), [("MOST_ITEMS", "3 items are more"), ("MOST_USERS", "3 users are more")])
+@pytest.mark.parametrize(("limit", "says"), [("MAX_ITEMS", "3 items are more"), ("MAX_USERS", "3 users are more")])
 def test_more_than_sums_are_exact_for_is_refused(monkeypatch, limit, says):
     ratings = Ratings.from_triples(["a", "b", "c"], ["x", "y", "z"])
     monkeypatch.setattr(f"pricdr._publish.{limit}", 3)

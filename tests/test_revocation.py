@@ -12,7 +12,7 @@ from pricdr import Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError
 from pricdr.release import revocation
 from pricdr.release.certificate import Certificate
-from pricdr.release.revocation import FIRST_LINE, LARGEST_NOTICE, Notice, require_not_revoked, revoke
+from pricdr.release.revocation import FIRST_LINE, MAX_NOTICE, Notice, require_not_revoked, revoke
 from pricdr.signing import create_keys, is_signed_by, public_text, read_private_key, sign
 from pricdr.strategies import JLT
 
@@ -191,7 +191,7 @@ def hostile(made):
         "no key": written(signed_by="A" * 43 + "!"),
         "changed": honest.replace(b"because", b"becouse"),
         "unsigned": notice_of(made).message() + b"\n",
-        "too large": honest + b" " * LARGEST_NOTICE,
+        "too large": honest + b" " * MAX_NOTICE,
     }
 
 
@@ -256,13 +256,13 @@ def test_other_files_and_files_being_written_are_not_read(made, notices):
 
 
 def test_too_many_files_are_a_refusal_because_one_of_them_might_count(made, notices, monkeypatch):
-    monkeypatch.setattr(revocation, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(revocation, "MAX_ENTRIES", 3)
     for name in "abcd":
         (notices / name).touch()
     for release in ("one", "two"):
         with pytest.raises(VerificationError, match="holds more than 3 entries"):
             verify(made / release, revocations=notices)
-    assert revocation.LARGEST_NOTICE == 8192
+    assert revocation.MAX_NOTICE == 8192
 
 
 def test_a_folder_that_is_not_there_is_named(made, tmp_path):

@@ -25,9 +25,9 @@ from pricdr.privacy.ledger import Balance, Cost, Ledger
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.plan import Estimate, estimate
 from pricdr.privacy.steps import (
-    MOST_ITEMS,
-    MOST_RATINGS,
-    MOST_USERS,
+    MAX_ITEMS,
+    MAX_RATINGS,
+    MAX_USERS,
     Bounds,
     CalibratedStep,
     Declared,
@@ -313,7 +313,7 @@ def _selected(ratings: RatingsSource, users: Ids | None, items: Ids | None) -> R
         raise InputError("there are no users to publish")
     if items is not None and not selected.items:
         raise InputError("there are no items to publish")
-    sizes = (len(selected.items), MOST_ITEMS), (len(selected.users), MOST_USERS), (len(ratings), MOST_RATINGS)
+    sizes = (len(selected.items), MAX_ITEMS), (len(selected.users), MAX_USERS), (len(ratings), MAX_RATINGS)
     for what, (count, most) in zip(("items", "users", "ratings"), sizes, strict=True):
         if count > most:
             raise InputError(f"{count:,} {what} are more than the {most:,} that sums are exact for")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, Final
 
-LARGEST_SEED: Final = 2**63 - 1
-LARGEST_SCALE: Final = 1e15
+MAX_SEED: Final = 2**63 - 1
+MAX_SCALE: Final = 1e15
 """The largest bound, step, clip, threshold or prior; 1/1e15 is the smallest. Their squares stay finite."""
 
 _MARKUP: Final = str.maketrans({"|": "&#124;", "<": "&lt;", "[": "&#91;", "`": "&#96;"})
@@ -211,11 +211,11 @@ require_positive: Final = _rule(lambda value: math.isfinite(value) and value > 0
 require_probability: Final = _rule(lambda value: 0 < value < 1, "lie strictly between 0 and 1")
 require_share: Final = _rule(lambda value: 0 <= value < 1, "lie in [0, 1)")
 require_not_negative: Final = _rule(lambda value: 0 <= value < math.inf, "be zero or more")
-require_at_most_scale: Final = _rule(lambda value: not value > LARGEST_SCALE, f"be at most {LARGEST_SCALE:g}")
-_require_at_least_scale: Final = _rule(lambda value: value >= 1 / LARGEST_SCALE, f"be at least {1 / LARGEST_SCALE:g}")
+require_at_most_scale: Final = _rule(lambda value: not value > MAX_SCALE, f"be at most {MAX_SCALE:g}")
+_require_at_least_scale: Final = _rule(lambda value: value >= 1 / MAX_SCALE, f"be at least {1 / MAX_SCALE:g}")
 require_count: Final = _rule(lambda value: _whole(value) and value >= 1, "be a whole number of at least 1")
 require_seed: Final = _rule(
-    lambda value: _whole(value) and 0 <= value <= LARGEST_SEED, f"be a whole number from 0 to {LARGEST_SEED}"
+    lambda value: _whole(value) and 0 <= value <= MAX_SEED, f"be a whole number from 0 to {MAX_SEED}"
 )
 
 

@@ -21,7 +21,7 @@ from pricdr.errors import InputError, InputFileError, VerificationError
 from pricdr.files import PRIVATE, require_absent, require_private_file, write_new
 from pricdr.untrusted import read_bounded
 
-_LARGEST_KEY: Final = 1 << 16
+_MAX_KEY: Final = 1 << 16
 """Bytes; an Ed25519 key in PEM has about 120."""
 
 
@@ -61,7 +61,7 @@ def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
 
 def _read_key(path: str | os.PathLike[str], what: str, expected: str) -> object:
     try:
-        content = read_bounded(Path(path), limit=_LARGEST_KEY)
+        content = read_bounded(Path(path), limit=_MAX_KEY)
         return load_pem_private_key(content, None) if what == "private key" else load_pem_public_key(content)
     except OSError as error:
         raise InputFileError(f"cannot read key {path}", error.strerror or "unknown error") from error

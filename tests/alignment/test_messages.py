@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr.alignment.curve import LOW_ORDER, P, split_points
-from pricdr.alignment.messages import FIRST_LINE, MOST_IDS, Message, load_message, read_message
+from pricdr.alignment.messages import FIRST_LINE, MAX_IDS, Message, load_message, read_message
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.errors import InputError, PriCDRError
 from tests.alignment.conftest import answer, as_bytes, normalised, read, start
@@ -91,8 +91,8 @@ def test_points_in_another_order_or_twice():
     ("fields", "rule"),
     [
         ({"starter_ids": 10**30}, "starter_ids"),
-        ({"starter_ids": MOST_IDS}, "its header announces"),
-        ({"starter_ids": MOST_IDS + 1}, "starter_ids"),
+        ({"starter_ids": MAX_IDS}, "its header announces"),
+        ({"starter_ids": MAX_IDS + 1}, "starter_ids"),
         ({"starter_ids": 0}, "starter_ids"),
         ({"starter_ids": -3}, "starter_ids"),
         ({"starter_ids": 3.0}, "starter_ids"),
@@ -144,7 +144,7 @@ def test_a_header_has_one_encoding_and_a_limit():
 @pytest.mark.parametrize("size", [0, 10**12], ids=["its own", "sparse file"])
 def test_no_memory_is_allocated_on_the_word_of_a_header(size, monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "900TB")  # so that it is not the memory limit that refuses it
-    announced = changed(FIRST, starter_ids=MOST_IDS)[:-32]
+    announced = changed(FIRST, starter_ids=MAX_IDS)[:-32]
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match="cut off"):

@@ -8,7 +8,7 @@ import pytest
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.errors import BudgetError, ParameterError
 from pricdr.privacy.ledger import Balance
-from pricdr.privacy.plan import MOST_RELEASES, allowance_at, equal_allowance
+from pricdr.privacy.plan import MAX_RELEASES, allowance_at, equal_allowance
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
 
@@ -64,10 +64,10 @@ def test_sigma_is_what_the_default_strategy_would_publish_with(unit, sigma):
 
 
 def test_an_epsilon_too_small_for_the_default_strategy_has_no_sigma():
-    assert equal_allowance(Balance.unspent(BUDGET), MOST_RELEASES).sigma is None
+    assert equal_allowance(Balance.unspent(BUDGET), MAX_RELEASES).sigma is None
 
 
-@pytest.mark.parametrize("releases", [0, -1, 2.5, True, MOST_RELEASES + 1])
+@pytest.mark.parametrize("releases", [0, -1, 2.5, True, MAX_RELEASES + 1])
 def test_numbers_of_releases_that_cannot_be(releases):
     with pytest.raises(ParameterError, match="releases"):
         equal_allowance(Balance.unspent(BUDGET), releases)

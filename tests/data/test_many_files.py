@@ -258,7 +258,7 @@ def test_a_file_that_changes_while_it_is_read_is_named(tmp_path, refused, monkey
 
 
 def test_more_files_than_are_read_together(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr("pricdr.data.reading.inputs._MOST_FILES", 1)
+    monkeypatch.setattr("pricdr.data.reading.inputs._MAX_FILES", 1)
     for number in (1, 2):
         FRAME.write_csv(tmp_path / f"{number}.csv")
     assert "it names more than 1 files" in refused(lambda: read(tmp_path))

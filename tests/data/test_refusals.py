@@ -234,15 +234,15 @@ def test_a_compression_bomb_ends_early(tmp_path, refused, monkeypatch):
     assert 500 * len(packed) > 64 << 20
     path = tmp_path / "r.csv.gz"
     path.write_bytes(packed)
-    monkeypatch.setattr(text_files, "LARGEST_EXPANSION", 500)
+    monkeypatch.setattr(text_files, "MAX_EXPANSION", 500)
     assert "more than 500 times its size" in refused(lambda: read(path))
-    monkeypatch.setattr(text_files, "LARGEST_EXPANSION", 10_000)
+    monkeypatch.setattr(text_files, "MAX_EXPANSION", 10_000)
     monkeypatch.setattr(text_files, "LARGEST", 1 << 20)
     assert "more than 1,048,576 bytes" in refused(lambda: read(path))
 
 
 def test_bounds_are_the_declared_ones():
-    assert (text_files.LARGEST, text_files.LARGEST_EXPANSION, text_files.EXPANSION_FROM) == (16 << 30, 200, 64 << 20)
+    assert (text_files.LARGEST, text_files.MAX_EXPANSION, text_files.EXPANSION_FROM) == (16 << 30, 200, 64 << 20)
 
 
 CALLS = {

@@ -186,7 +186,7 @@ def test_results_and_trials_that_are_no_text_or_too_much_are_refused(tmp_path, m
     path.write_text('{"data": 1}\n')
     with pytest.raises(InputError, match="line 1: not a trial: data must be text, got 1"):
         read_trials(path)
-    monkeypatch.setattr("pricdr.experiments.results.MOST_BYTES", 10)
+    monkeypatch.setattr("pricdr.experiments.results.MAX_BYTES", 10)
     with pytest.raises(InputError, match="more than 10 bytes"):
         read(path)
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from pricdr.errors import PriCDRError
 
-LONGEST_REFUSAL = 600
-LONGEST_ID = 1000
+MAX_REFUSAL_LENGTH = 600
+MAX_ID_LENGTH = 1000
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def _judged(kind: Kind, folder: Path, seed: Seed, files: Files) -> Outcome:
         message = str(error)
         if not message.isprintable():
             return Outcome("failed", f"a refusal that is not one printable line, in {_where(error)}", repr(message))
-        if len(message) >= LONGEST_REFUSAL:
-            fault = f"a refusal of {LONGEST_REFUSAL} characters or more, in {_where(error)}"
+        if len(message) >= MAX_REFUSAL_LENGTH:
+            fault = f"a refusal of {MAX_REFUSAL_LENGTH} characters or more, in {_where(error)}"
             return Outcome("failed", fault, message[:2000])
         return Outcome("refused")
     except KeyboardInterrupt:
@@ -132,6 +132,6 @@ def require_ids(what: str, ids: tuple[str, ...]) -> None:
     """The rule of ids, written down a second time."""
     require(all(isinstance(name, str) and name for name in ids), f"{what} ids that are empty or no text")
     require(len(set(ids)) == len(ids), f"{what} ids that are not distinct")
-    require(all(len(name) <= LONGEST_ID for name in ids), f"{what} ids of over {LONGEST_ID} characters")
+    require(all(len(name) <= MAX_ID_LENGTH for name in ids), f"{what} ids of over {MAX_ID_LENGTH} characters")
     controls = {*map(chr, range(32)), *map(chr, range(127, 160)), "\u2028", "\u2029"}
     require(not any(set(name) & controls for name in ids), f"{what} ids with control characters")

@@ -45,7 +45,7 @@ from pricdr.release.revocation import ENDING, FIRST_LINE, Notice, require_not_re
 from pricdr.signing import public_text, sign
 from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 from tests.alignment.records import record_of
-from tests.fuzz.cases import LONGEST_REFUSAL, Files, Kind, Seed, Wrong, require, require_ids
+from tests.fuzz.cases import MAX_REFUSAL_LENGTH, Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.mutations import (
     NUMBERS,
     TEXTS,
@@ -393,7 +393,7 @@ def judge_notice(folder: Path, seed: Seed, files: Files) -> None:
         return
     require(not honest, "an honest notice that was overlooked")
     for remark in read.remarks:
-        require(remark.isprintable() and len(remark) < LONGEST_REFUSAL, f"a remark not for a terminal: {remark!r}")
+        require(remark.isprintable() and len(remark) < MAX_REFUSAL_LENGTH, f"a remark not for a terminal: {remark!r}")
     raise InputError("nothing here revokes the release")
 
 

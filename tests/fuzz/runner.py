@@ -30,7 +30,7 @@ KINDS = {
 """Every kind of input, and the module whose table ``KINDS`` has it."""
 _START_SECONDS = 180
 _KEPT = 20
-_MOST_MEMORY = 16 << 30
+_MAX_MEMORY = 16 << 30
 """Bytes that a worker can ask the system for: what runs away is stopped before the machine is."""
 
 
@@ -184,7 +184,7 @@ def _work(connection: Connection, kind: str, scratch: Path, options: Options) ->
     # Threads of several workers would only get in each other's way; what native code says goes into a log.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
     log = os.open(scratch / "log", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)

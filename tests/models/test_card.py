@@ -279,7 +279,7 @@ def test_an_evaluation_that_is_none_is_refused_in_one_line(tmp_path, content, sa
 
 
 def test_an_evaluation_that_is_too_large_is_refused_by_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("pricdr.evaluation.measured.MOST_BYTES", 10)
+    monkeypatch.setattr("pricdr.evaluation.measured.MAX_BYTES", 10)
     (tmp_path / "e.json").write_text('{"schema_version": 2}')
     with pytest.raises(InputError, match="has more than 10 bytes"):
         read_evaluation(tmp_path / "e.json")

@@ -136,7 +136,7 @@ def test_the_inverse_is_exact_at_the_smallest_regularisation():
     """Where most eigenvalues are λ alone: an inverse by elimination loses all digits there."""
     vectors, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((300, 60)))
     gram = vectors @ vectors.T
-    ridge = 2 * linear.SMALLEST_REGULARISATION * gram.diagonal().max()
+    ridge = 2 * linear.MIN_REGULARISATION * gram.diagonal().max()
     wanted = (np.eye(300) - gram / (1 + ridge)) / ridge
     inverse = linear.invert(np.asfortranarray(np.tril(gram)), ridge, block=64)
     np.testing.assert_allclose(inverse, wanted, atol=1e-5 * np.abs(wanted).max())
@@ -205,10 +205,10 @@ def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
 
 
 def test_a_matrix_that_takes_hours_to_invert_is_not_inverted(monkeypatch):
-    monkeypatch.setattr(linear, "LARGEST_INVERTED", ITEMS - 1)
+    monkeypatch.setattr(linear, "MAX_INVERTED", ITEMS - 1)
     monkeypatch.setattr(linear, "invert", lambda *_: pytest.fail("inverted"))
     assert solve_ease("ease", inputs("nothing"), regularisation=2.0).user_vectors.shape[1] == ITEMS
-    monkeypatch.setattr(linear, "LARGEST_INVERTED", ITEMS)
+    monkeypatch.setattr(linear, "MAX_INVERTED", ITEMS)
     with pytest.raises(pytest.fail.Exception):
         solve_ease("ease", inputs("nothing"), regularisation=2.0)
 

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from pricdr import Guarantee
 from pricdr.errors import InputError, ParameterError
-from pricdr.privacy.strategies.rounds import MOST_COLUMNS, guide, matched
-from pricdr.privacy.strategies.spectral import LEAST_FLOOR, ItemModel
+from pricdr.privacy.strategies.rounds import MAX_COLUMNS, guide, matched
+from pricdr.privacy.strategies.spectral import MIN_FLOOR, ItemModel
 from pricdr.privacy.sums import GUIDE_STEPS, whole_guide
 from pricdr.strategies import Guided
 from tests.attacks.integer_reference import Form, WholeSums
@@ -105,7 +105,7 @@ def test_numbers_that_are_none_or_too_large_are_refused(bad):
 
 def test_what_cannot_be_a_row_per_user_is_refused():
     with pytest.raises(InputError, match="at most 4,096 columns"):
-        matched(np.zeros((2, MOST_COLUMNS + 1)), ("a", "b"), ("a", "b"))
+        matched(np.zeros((2, MAX_COLUMNS + 1)), ("a", "b"), ("a", "b"))
     for owners in (("a", "a", "b"), ("a", "b")):
         with pytest.raises(InputError, match="one row per user"):
             matched(np.zeros((3, 2)), owners, ("a", "b"))
@@ -160,7 +160,7 @@ def test_the_last_gate_lets_no_row_through_that_is_not_finite(bad):
 
 @pytest.mark.parametrize("last", [True, False])
 def test_item_rows_are_finite_for_every_floor_that_is_accepted(last):
-    model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=LEAST_FLOOR)
+    model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=MIN_FLOOR)
     sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
     for variance in (1.0, 1e-12, 1e12):
         rows = model.rows_from(sums * variance**0.5, variance, last=last)

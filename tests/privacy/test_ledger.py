@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from pricdr.errors import BudgetError, InputError, OutputError, ParameterError
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, composed_mu, mu_of
-from pricdr.privacy.ledger import LARGEST_BUDGET, Ledger, compact
+from pricdr.privacy.ledger import MAX_BUDGET, Ledger, compact
 
 DELTA = 1e-6
 BUDGET = Guarantee(epsilon=8, delta=DELTA)
@@ -55,7 +55,7 @@ def test_creating_never_overwrites(ledger):
 
 
 def test_the_largest_budget_is_one_that_a_certificate_can_state(tmp_path):
-    assert LARGEST_BUDGET == 1e9
+    assert MAX_BUDGET == 1e9
     Ledger.create(tmp_path / "largest", Guarantee(epsilon=1e9, delta=1e-6))
     with pytest.raises(ParameterError, match="at most epsilon"):
         Ledger.create(tmp_path / "larger", Guarantee(epsilon=1.1e9, delta=1e-6))

@@ -13,8 +13,8 @@ from pricdr import Bounds, Guarantee, Ratings, Unit
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import LATTICE_FACTOR, MAX_REFINEMENT, composed_epsilon, grid_steps
 from pricdr.privacy.steps import (
-    MOST_ITEMS,
-    MOST_RATINGS,
+    MAX_ITEMS,
+    MAX_RATINGS,
     CalibratedStep,
     Declared,
     Grid,
@@ -123,7 +123,7 @@ def test_at_real_sizes_rounding_costs_little_and_the_largest_sums_fit_whole_numb
         # In unit user the item sums add up 8 billion finely divided ratings.
         assert step.rounding(one.grid) / reach < (0.025 if of_items and unit == "user" else 0.01)
         assert step.most * reach * 2.0 ** step.fine_bits(one.grid) < 2.0**63
-        assert step.most == (MOST_RATINGS if of_items or step.name.startswith("cent") else MOST_ITEMS)
+        assert step.most == (MAX_RATINGS if of_items or step.name.startswith("cent") else MAX_ITEMS)
 
 
 @pytest.mark.parametrize("way", ["spectral", "guided", "spectral, everybody"])

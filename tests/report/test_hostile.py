@@ -103,7 +103,7 @@ def test_figures_that_no_metric_can_have_make_a_page(tmp_path):
 
 
 def test_a_folder_full_of_files_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pricdr.report.folder.MOST_ENTRIES", 5)
+    monkeypatch.setattr("pricdr.report.folder.MAX_ENTRIES", 5)
     for at in range(6):
         (tmp_path / f"{at}.txt").write_text("")
     assert not read_or_refuse(tmp_path)

@@ -36,17 +36,17 @@ from pricdr.memory import require_memory
 from pricdr.untrusted import read_bounded
 
 FIRST_LINE: Final = b"pricdr alignment message 1\n"
-MOST_IDS: Final = 1 << 30
+MAX_IDS: Final = 1 << 30
 """The most ids that one party may show: 32 GiB of points."""
-LONGEST_HEADER: Final = 4096
+MAX_HEADER_LENGTH: Final = 4096
 _LENGTH: Final = 4
 BYTES_PER_POINT: Final = 320
 """Upper bound on the memory per point while a message is read, checked, blinded, sorted and matched."""
-_LARGEST_RECORD: Final = 8192
+_MAX_RECORD: Final = 8192
 
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 SessionId: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_IDS)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_IDS)]
 RuleName: TypeAlias = Annotated[str, Field(max_length=20)]
 Rule: TypeAlias = Annotated[str, Field(max_length=400)]
 
@@ -158,8 +158,8 @@ def read_message(file: BinaryIO, name: str, size: int, *, at_most: int | None = 
     if not start.startswith(FIRST_LINE):
         raise InputError(f"{name}: not a pricdr align message, or one of another version")
     length = int.from_bytes(start[len(FIRST_LINE) :], "big")
-    if length > LONGEST_HEADER:
-        raise InputError(f"{name}: the header has {length:,} bytes; at most {LONGEST_HEADER:,} are allowed")
+    if length > MAX_HEADER_LENGTH:
+        raise InputError(f"{name}: the header has {length:,} bytes; at most {MAX_HEADER_LENGTH:,} are allowed")
     content = file.read(length)
     header = _parse_header(content, name)
     if at_most is not None and header.shown > at_most:
@@ -206,7 +206,7 @@ class AlignmentRecord(BaseModel):
     starter_ids: Count
     """How many ids the starter showed, dummies included."""
     answerer_ids: Count
-    common_users: Annotated[int, Field(ge=0, le=MOST_IDS)]
+    common_users: Annotated[int, Field(ge=0, le=MAX_IDS)]
     users_sha256: Sha256
     """The SHA-256 of the user list's file."""
     first_message: Sha256
@@ -239,7 +239,7 @@ def record_beside(users: Path) -> Path:
 def read_record(path: Path) -> AlignmentRecord:
     """Read and check the record in a file, which may come from the other party."""
     with explaining_os_errors(path):
-        content = read_bounded(path, limit=_LARGEST_RECORD)
+        content = read_bounded(path, limit=_MAX_RECORD)
     name = named(path)
     record = _parsed(AlignmentRecord, content, name)
     if record.common_users > min(record.starter_ids, record.answerer_ids):

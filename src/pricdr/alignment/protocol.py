@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 from pricdr.alignment.curve import Blinder, BlindingKey, Points, in_byte_order, split_points
 from pricdr.alignment.messages import (
     BYTES_PER_POINT,
-    MOST_IDS,
+    MAX_IDS,
     AlignmentRecord,
     Count,
     Header,
@@ -285,9 +285,9 @@ def _alignment(state: State, common: Sequence[tuple[str, str]]) -> Alignment:
 def _shown_ids(ids: NormalisedIds, pad_to: int | None) -> int:
     """Return how many ids are shown, dummies included; refuse a ``pad_to`` below the number of ids."""
     shown = len(ids.ids) if pad_to is None else pad_to
-    if not len(ids.ids) <= shown <= MOST_IDS:
+    if not len(ids.ids) <= shown <= MAX_IDS:
         raise ParameterError(
-            f"pad_to must be between the number of ids, {len(ids.ids):,}, and {MOST_IDS:,}, got {shown:,}"
+            f"pad_to must be between the number of ids, {len(ids.ids):,}, and {MAX_IDS:,}, got {shown:,}"
         )
     require_memory(BYTES_PER_POINT * shown, f"an alignment of {shown:,} ids")
     return shown

@@ -12,7 +12,7 @@ from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption, whole_numbers
-from pricdr.errors import LARGEST_SEED, InputError, ParameterError
+from pricdr.errors import MAX_SEED, InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
@@ -31,7 +31,7 @@ _STRATA: Final = {
     "few": "warm users with 1 to 3 of them.",
     "cold": "users with none.",
 }
-_LONGEST_NAME: Final = 28
+_MAX_NAME_LENGTH: Final = 28
 """Characters of a model's name beside a plot, whose end tells two paths apart better than its beginning."""
 
 
@@ -211,7 +211,7 @@ def _repetition(
         cold=float(split.cold.sum()) / len(split.test.evaluated),
         test_items=rule[0],
         ratio=rule[1],
-        seed=first if first + times <= LARGEST_SEED else 0,
+        seed=first if first + times <= MAX_SEED else 0,
     )
 
 
@@ -266,7 +266,7 @@ def _plot(comparison: "Comparison", ranking: "Ranking") -> "Figure | None":
     from pricdr.pages.charts import Dot, dot_plot
 
     def short(name: str) -> str:
-        return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
+        return name if len(name) <= _MAX_NAME_LENGTH else f"…{name[1 - _MAX_NAME_LENGTH :]}"
 
     strata = list(comparison.strata)
     differences = [one for one in comparison.differences if one.ranking == ranking]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pricdr.release import Release
     from pricdr.release.inspection import Change, Difference
 
-_MOST_LINES = 10
+_MAX_LINES = 10
 """Changes within one field, such as the steps, that are shown one by one."""
 _LONGEST = 80
 _CONTEXT = 20
@@ -116,7 +116,7 @@ def _say_difference(found: "Difference", before: Path, after: Path) -> None:
 
 
 def _say_changes(field: str, changes: "list[Change]") -> None:
-    if len(changes) > _MOST_LINES:
+    if len(changes) > _MAX_LINES:
         say(f"  {field}: {len(changes)} entries differ (--json has them all)")
         return
     for change in changes:

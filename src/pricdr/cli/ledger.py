@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FAR: Final = 5200
 """Weeks for which a calendar says something."""
-_MOST_NAMED: Final = 10
+_MAX_NAMED: Final = 10
 """Releases that a line names by their numbers."""
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
 
@@ -288,8 +288,8 @@ def _spent(balance: "Balance") -> dict[str, float | int]:
 
 
 def _numbered(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(f"{number:,}" for number in numbers[:_MOST_NAMED])
-    more = "" if len(numbers) <= _MOST_NAMED else f" and {len(numbers) - _MOST_NAMED:,} more"
+    shown = ", ".join(f"{number:,}" for number in numbers[:_MAX_NAMED])
+    more = "" if len(numbers) <= _MAX_NAMED else f" and {len(numbers) - _MAX_NAMED:,} more"
     return f"release{'' if len(numbers) == 1 else 's'} {shown}{more}"
 
 

@@ -228,7 +228,7 @@ class _Task:
     ) -> tuple["Release", bytes]:
         """Write the release into ``staging``, and return it with the bytes of its certificate."""
         from pricdr._publish import publish as publish_ratings
-        from pricdr.privacy.strategies.base import MOST_LEARNT
+        from pricdr.privacy.strategies.base import MAX_LEARNT
         from pricdr.release.folder import CERTIFICATE, reserve
 
         with ExitStack() as lifetime:
@@ -242,7 +242,7 @@ class _Task:
                 with progress_bar("sorting") as progress:
                     reading = reading.sorted(self.arguments["strategy"].dim, progress)
             say_input(reading, listed, universe, self.arguments["strategy"], self.arguments["bounds"])
-            reserve(staging, listed or reading.ratings.users, self.arguments["strategy"].dim or MOST_LEARNT)
+            reserve(staging, listed or reading.ratings.users, self.arguments["strategy"].dim or MAX_LEARNT)
             with cautions_on_screen(), progress_bar() as progress:
                 release = publish_ratings(
                     reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.arguments

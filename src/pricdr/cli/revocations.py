@@ -15,7 +15,7 @@ RevocationsOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Refuse a release that a notice in this folder revokes, signed by the release's own key."),
 ]
-_MOST_WARNINGS = 5
+_MAX_WARNINGS = 5
 
 
 def heed_revocations(release: "Release | None", folder: Path | None) -> str | None:
@@ -27,10 +27,10 @@ def heed_revocations(release: "Release | None", folder: Path | None) -> str | No
     from pricdr.release.revocation import require_not_revoked
 
     read = require_not_revoked(release, folder)
-    for remark in read.remarks[:_MOST_WARNINGS]:
+    for remark in read.remarks[:_MAX_WARNINGS]:
         warn(f"{folder}: {remark}")
-    if len(read.remarks) > _MOST_WARNINGS:
-        warn(f"{folder}: {len(read.remarks) - _MOST_WARNINGS:,} more were ignored")
+    if len(read.remarks) > _MAX_WARNINGS:
+        warn(f"{folder}: {len(read.remarks) - _MAX_WARNINGS:,} more were ignored")
     if release.certificate.signed_by is None:
         warn("the release is not signed: no notice can revoke it")
     return f"no notice in {folder} revokes it ({read.count:,} read)"

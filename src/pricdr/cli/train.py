@@ -16,7 +16,7 @@ from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import DeviceName, PublicKeyOption, name_given, refuse_unused_key
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
-from pricdr.errors import LARGEST_SEED, InputError, OutputError, ParameterError
+from pricdr.errors import MAX_SEED, InputError, OutputError, ParameterError
 from pricdr.models.catalogue import FAST, METHODS, configure, method_of, with_preset
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="The most passes over the data.", max=1_000_000)] = None,
     seed: Annotated[
-        int | None, typer.Option(help="The seed of the training.  [default: 0]", min=0, max=LARGEST_SEED)
+        int | None, typer.Option(help="The seed of the training.  [default: 0]", min=0, max=MAX_SEED)
     ] = None,
     device: Annotated[DeviceName | None, typer.Option(help="auto uses a GPU if there is one.  [default: auto]")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,

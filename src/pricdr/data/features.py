@@ -21,7 +21,7 @@ from pricdr.memory import memory_limit
 
 TAGS: Final = "tags"
 """The name of a column of tags, which are separated by bars: ``war|history``."""
-MOST_COLUMNS: Final = 4096
+MAX_COLUMNS: Final = 4096
 _DIALECTS: Final = {".csv": CSV, ".tsv": TSV}
 _NUMBERS: Final = (*INTEGERS, "FLOAT", "DOUBLE")
 _LARGEST: Final = 1e100
@@ -42,8 +42,8 @@ class ItemFeatures:
             raise InputError(f"item features of shape {self.rows.shape} do not fit {len(self.items):,} items")
         if len(set(self.items)) != len(self.items):
             raise InputError("item features must have one row per item")
-        if self.rows.shape[1] > MOST_COLUMNS:
-            raise InputError(f"item features can have at most {MOST_COLUMNS:,} columns, got {self.rows.shape[1]:,}")
+        if self.rows.shape[1] > MAX_COLUMNS:
+            raise InputError(f"item features can have at most {MAX_COLUMNS:,} columns, got {self.rows.shape[1]:,}")
         if not np.isfinite(self.rows).all() or np.abs(self.rows).max() > _LARGEST:
             raise InputError("item features must be finite numbers below 1e100")
 
@@ -61,7 +61,7 @@ class ItemFeatures:
             for tag in set(own):
                 counts[tag] = counts.get(tag, 0) + 1
         # By frequency, then by name: the same tags in any order of rows.
-        kept = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_COLUMNS]
+        kept = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MAX_COLUMNS]
         if not kept:
             raise InputError("the item features hold no tag")
         at = {tag: position for position, tag in enumerate(kept)}
@@ -111,8 +111,8 @@ def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
     items = _items(file, columns.pop("item"))
     if not columns:
         raise refusal(file, f"item features need numeric columns beside item, or one called {TAGS}")
-    if len(columns) > MOST_COLUMNS:
-        raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(columns):,}")
+    if len(columns) > MAX_COLUMNS:
+        raise refusal(file, f"item features can have at most {MAX_COLUMNS:,} columns, got {len(columns):,}")
     try:
         if list(columns) == [TAGS]:
             tags = [[tag.strip() for tag in (text or "").split("|") if tag.strip()] for text in columns[TAGS]]
@@ -175,8 +175,8 @@ def _parquet_columns(file: Path) -> dict[str, list[Any]]:
             described = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         except duckdb.Error:
             raise broken_parquet(file) from None
-        if len(described) > MOST_COLUMNS + 1:
-            raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(described) - 1:,}")
+        if len(described) > MAX_COLUMNS + 1:
+            raise refusal(file, f"item features can have at most {MAX_COLUMNS:,} columns, got {len(described) - 1:,}")
         for name, kind, *_ in described:
             _require_kind(file, name, kind)
         wanted = ", ".join(

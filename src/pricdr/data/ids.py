@@ -23,7 +23,7 @@ Ids: TypeAlias = tuple[str, ...]
 IdsLike: TypeAlias = Iterable[Any]
 """Anything accepted as a list of ids: a list, an array, a column or an index of text or whole numbers."""
 
-LONGEST_ID: Final = 1000
+MAX_ID_LENGTH: Final = 1000
 """The most characters in an id."""
 CONTROLS: Final = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 """Characters that no id may contain, as a regular expression: control characters and all kinds of line breaks."""
@@ -46,8 +46,8 @@ def id_fault(name: str) -> str | None:
     """
     if name == "":
         return "is empty"
-    if len(name) > LONGEST_ID:
-        return f"{shorten(name)} has more than {LONGEST_ID:,} characters"
+    if len(name) > MAX_ID_LENGTH:
+        return f"{shorten(name)} has more than {MAX_ID_LENGTH:,} characters"
     if _CONTROL.search(name):
         return f"{shorten(name)} holds a line break or another control character"
     return None
@@ -106,7 +106,7 @@ def require_ids(what: str, ids: Sequence[Any]) -> Ids:
         raise InputError(f"{what} ids must be distinct")
     # Searched in one text, and one by one only to name the culprit: millions of searches take seconds.
     broken = lines.count("\n") >= max(1, len(ids)) or _CONTROL.search(lines.replace("\n", ""))
-    if broken or "" in ids or max(map(len, ids), default=0) > LONGEST_ID:
+    if broken or "" in ids or max(map(len, ids), default=0) > MAX_ID_LENGTH:
         raise InputError(f"the {what} id {next(filter(None, map(id_fault, ids)))}")
     return tuple(ids)
 

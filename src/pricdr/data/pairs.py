@@ -18,7 +18,7 @@ from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, require_count
 from pricdr.files import write_new
 
-_FEWEST_RATERS: Final = 3
+_MIN_RATERS: Final = 3
 """Raters of a duplicate item: two items with one rater, or two, may well share them by chance."""
 _MORE_THAN: Final = 5
 """The paper keeps users and items with more than this many positives."""
@@ -90,7 +90,7 @@ def _raters(ratings: Ratings) -> list[bytes | None]:
     columns = ratings.matrix.tocsc()  # raters in order: the same ones must give the same bytes
     rows = columns.indices.astype(np.int64)
     spans = zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
-    return [rows[start:stop].tobytes() if stop - start >= _FEWEST_RATERS else None for start, stop in spans]
+    return [rows[start:stop].tobytes() if stop - start >= _MIN_RATERS else None for start, stop in spans]
 
 
 class Overlap(NamedTuple):

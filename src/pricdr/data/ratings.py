@@ -13,7 +13,7 @@ from pricdr.data.csr import RatingMatrix, as_csr, csr_of_cells, kept_entries, mo
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import IdsLike as IdsLike
 from pricdr.data.ids import as_ids, require_ids
-from pricdr.errors import LARGEST_SCALE, InputError, ParameterError
+from pricdr.errors import MAX_SCALE, InputError, ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Names, not types: ratings do not need any of these libraries.
 RatingsLike: TypeAlias = Union["Ratings", "pl.DataFrame", "pl.LazyFrame", "pd.DataFrame", "pa.Table"]
 """Anything accepted as ratings; other tables with the Arrow PyCapsule interface work too."""
-LONGEST_FILTER: Final = 400
+MAX_FILTER_LENGTH: Final = 400
 """The most characters in the description of a filter; those of ``prepare`` and ``split`` together take 300."""
 
 
@@ -188,7 +188,7 @@ class Ratings:
         """Keep the pairs rated at least ``threshold``. All users and items stay, so this is not a filter by counts."""
         if not self.has_values:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
-        if not abs(threshold) <= LARGEST_SCALE:
+        if not abs(threshold) <= MAX_SCALE:
             raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
         return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
@@ -266,9 +266,9 @@ def _as_numbers(values: Sequence[float] | npt.NDArray[Any]) -> npt.NDArray[np.fl
 
 def _check_filter(text: str | None) -> None:
     """Refuse a description that does not fit into a certificate, where it must be one printable line."""
-    if text is not None and not (text.isprintable() and len(text) <= LONGEST_FILTER):
+    if text is not None and not (text.isprintable() and len(text) <= MAX_FILTER_LENGTH):
         raise InputError(
-            f"a filter must be described in one printable line of at most {LONGEST_FILTER} characters, "
+            f"a filter must be described in one printable line of at most {MAX_FILTER_LENGTH} characters, "
             f"got {len(text):,} characters: {text[:40]!r}"
         )
 

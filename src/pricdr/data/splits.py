@@ -37,7 +37,7 @@ _COPIES: Final = 6
 ONE_AT_RANDOM: Final = "one rating of each user, at random"
 """The protocol of a split that does not say otherwise."""
 _OFFICIAL: Final = "an official split"
-_LONGEST_PROTOCOL: Final = 200
+_MAX_PROTOCOL_LENGTH: Final = 200
 _PARTS: Final = ("validation", "test")
 
 
@@ -563,7 +563,7 @@ def load_split(folder: Path) -> Split:
         if type(left_out) is not int or left_out < 0:
             raise InputError(f"strata.not_evaluated is {left_out!r:.40}, a whole number is needed")
         protocol = about.get("protocol", _OFFICIAL if seed is None else ONE_AT_RANDOM)
-        if type(protocol) is not str or len(protocol) > _LONGEST_PROTOCOL or not protocol.isprintable():
+        if type(protocol) is not str or len(protocol) > _MAX_PROTOCOL_LENGTH or not protocol.isprintable():
             raise InputError(f"protocol is {protocol!r:.40}, a printable line is needed")
     except (InputError, ParameterError) as error:
         raise InputError(f"{folder / 'split.json'}: {error}") from error

@@ -30,7 +30,7 @@ from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 from pricdr.memory import Need, memory_limit
 from pricdr.parallel import cores, each_slice
-from pricdr.privacy.strategies.base import MOST_LEARNT
+from pricdr.privacy.strategies.base import MAX_LEARNT
 from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class DiskRatings:
 
         None means that item features will give ``dim``, and counts as the widest learnt release.
         """
-        need = len(self.users) * (dim or MOST_LEARNT) * np.dtype(np.float32).itemsize
+        need = len(self.users) * (dim or MAX_LEARNT) * np.dtype(np.float32).itemsize
         if need > LARGE:  # twice: the release may be on the same disk
             self.workspace.require_space(2 * need, "computing the rows")
 

@@ -12,7 +12,7 @@ from pricdr.errors import InputError
 from pricdr.evaluation.verdict import Training, Verdict
 from pricdr.untrusted import read_bounded
 
-MOST_BYTES: Final = 1 << 24
+MAX_BYTES: Final = 1 << 24
 _VERSION: Final = 2
 _LARGEST: Final = 1e9
 """Larger than any metric can be."""
@@ -178,7 +178,7 @@ class Evaluation(_Record):
 def read_evaluation(path: Path) -> Evaluation:
     """Return the evaluation in a file of ``pricdr evaluate --json``; raise :class:`InputError` for any other file."""
     try:
-        raw = read_bounded(path, limit=MOST_BYTES)
+        raw = read_bounded(path, limit=MAX_BYTES)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     try:

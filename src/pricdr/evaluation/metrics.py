@@ -24,7 +24,7 @@ OF_ONE_ITEM: Final = ("HR", "NDCG", "MRR")
 """What tells models apart where one item is held out per user: Recall is HR there, and MAP is MRR."""
 NAMES: Final = tuple(f"{measure}@{k}" for k in CUTOFFS for measure in OF_ONE_ITEM)
 
-LARGEST_CUTOFF: Final = 1_000_000
+MAX_CUTOFF: Final = 1_000_000
 
 
 def rank_of(positive: npt.NDArray[np.floating], others: npt.NDArray[np.floating]) -> Float64Array:
@@ -105,8 +105,8 @@ def require_cutoffs(cutoffs: Sequence[int]) -> tuple[int, ...]:
         raise ParameterError("there must be at least one k to measure at")
     for k in cutoffs:
         require_count(k=k)
-        if k > LARGEST_CUTOFF:
-            raise ParameterError(f"k must be at most {LARGEST_CUTOFF:,}, got {k:,}")
+        if k > MAX_CUTOFF:
+            raise ParameterError(f"k must be at most {MAX_CUTOFF:,}, got {k:,}")
     if len(set(cutoffs)) < len(cutoffs):
         raise ParameterError(f"each k counts once, got {', '.join(map(str, cutoffs))}")
     return tuple(sorted(cutoffs))

@@ -108,9 +108,9 @@ class DataSpec:
         }
 
 
-MOST_COLUMNS: Final = 4_096
+MAX_COLUMNS: Final = 4_096
 """Of a simulated release."""
-MOST_POINTS: Final = 100
+MAX_POINTS: Final = 100
 """Of one curve."""
 GUIDE_DIM: Final = 8
 """Columns of a release that serves as a guide: the rounds that follow choose among its directions."""
@@ -162,7 +162,7 @@ class ReleaseSpec:
     strategy: Line = "jlt"
     """A strategy by name (pricdr list names them) that needs nothing beyond its columns and a guide, so not
     features. module:Class where the command line names it too."""
-    dim: Annotated[Whole | None, limits(minimum=1, maximum=MOST_COLUMNS)] = None
+    dim: Annotated[Whole | None, limits(minimum=1, maximum=MAX_COLUMNS)] = None
     """Numbers per user; without it 200 for jlt and sjlt, and what suits ε for the others."""
     epsilon: Annotated[Number, limits(exclusiveMinimum=0)] = 8.0
     """Privacy loss ε, for one rating."""
@@ -187,8 +187,8 @@ class ReleaseSpec:
             object.__setattr__(self, "dim", 200)
         if self.dim is not None:
             require_count(dim=self.dim)
-            if self.dim > MOST_COLUMNS:
-                raise ParameterError(f"dim must be at most {MOST_COLUMNS:,}, got {self.dim:,}")
+            if self.dim > MAX_COLUMNS:
+                raise ParameterError(f"dim must be at most {MAX_COLUMNS:,}, got {self.dim:,}")
         require_positive(epsilon=self.epsilon)
         if self.delta is not None:
             require_probability(delta=self.delta)
@@ -263,9 +263,9 @@ class Arm:
         if self.source_share != 1 and given is DataAccess.TARGET:
             raise ParameterError("source_share is for an arm that is given a release or the source's ratings")
         if self.vary and (
-            self.point or len(self.vary) > 1 or not 1 <= len(next(iter(self.vary.values()))) <= MOST_POINTS
+            self.point or len(self.vary) > 1 or not 1 <= len(next(iter(self.vary.values()))) <= MAX_POINTS
         ):
-            raise ParameterError(f"vary is one list of 1 to {MOST_POINTS} values, and then the arm has no point")
+            raise ParameterError(f"vary is one list of 1 to {MAX_POINTS} values, and then the arm has no point")
 
     @property
     def method_name(self) -> str:

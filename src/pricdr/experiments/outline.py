@@ -13,13 +13,13 @@ from pydantic import Field, TypeAdapter
 from pricdr.errors import InputError, ParameterError, require_file_name
 from pricdr.experiments.arms import DataSpec, ReleaseSpec
 from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, from_json
-from pricdr.experiments.spec import MOST_ARMS, MOST_SEEDS, Spec
+from pricdr.experiments.spec import MAX_ARMS, MAX_SEEDS, Spec
 from pricdr.files import replace_file
 from pricdr.untrusted import read_bounded
 
 SUFFIX: Final = ".spec.json"
 NOT_PRESENT: Final = "data not present: point PRICDR_DATA at it"
-_MOST_BYTES: Final = 1 << 24
+_MAX_BYTES: Final = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,8 @@ class Outline:
     title: Line
     note: Text
     data: DataOutline
-    arms: Annotated[tuple[ArmOutline, ...], Field(max_length=MOST_ARMS)]
-    seeds: Annotated[tuple[Whole, ...], Field(max_length=MOST_SEEDS)]
+    arms: Annotated[tuple[ArmOutline, ...], Field(max_length=MAX_ARMS)]
+    seeds: Annotated[tuple[Whole, ...], Field(max_length=MAX_SEEDS)]
     full: Flag
     baseline: Line | None = None
     ceiling: Line | None = None
@@ -142,7 +142,7 @@ def write_outline(folder: Path, what: Outline) -> None:
 def read_outline(path: Path) -> Outline:
     """Return the outline in a file, checked."""
     try:
-        text = read_bounded(path, limit=_MOST_BYTES).decode()
+        text = read_bounded(path, limit=_MAX_BYTES).decode()
         return from_json(TypeAdapter(Outline), text)
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text: {error}") from error

@@ -23,7 +23,7 @@ T = TypeVar("T")
 RECORD: Final = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 """For every record. Strictness is in the types below and not here: a strict dataclass takes no table for itself, no
 list for a tuple and no text for an enum, and files have nothing else."""
-_LONGEST_LINE: Final = 200
+_MAX_LINE_LENGTH: Final = 200
 
 
 def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - whatever a file holds
@@ -33,8 +33,8 @@ def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa
 
 
 def _one_line(text: str) -> str:
-    if not (text.isprintable() and 1 <= len(text) <= _LONGEST_LINE):
-        raise ParameterError(f"must be one line of 1 to {_LONGEST_LINE} printable characters, got {shorten(text)}")
+    if not (text.isprintable() and 1 <= len(text) <= _MAX_LINE_LENGTH):
+        raise ParameterError(f"must be one line of 1 to {_MAX_LINE_LENGTH} printable characters, got {shorten(text)}")
     return text
 
 
@@ -46,7 +46,7 @@ Line: TypeAlias = Annotated[
     str,
     Field(strict=True),
     AfterValidator(_one_line),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": _LONGEST_LINE}),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": _MAX_LINE_LENGTH}),
 ]
 Text: TypeAlias = Annotated[str, Field(strict=True, max_length=20_000)]
 FileName: TypeAlias = Annotated[Text, WithJsonSchema({"type": "string", "pattern": f"^{FILE_NAME}$"})]

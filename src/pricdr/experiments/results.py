@@ -121,7 +121,7 @@ def peak_memory(device: str) -> float | None:
     return None
 
 
-MOST_BYTES: Final = 1 << 28
+MAX_BYTES: Final = 1 << 28
 """Of a file of results."""
 T = TypeVar("T")
 
@@ -231,7 +231,7 @@ def whole_lines(path: Path) -> list[str]:
     if not path.exists():
         return []
     try:
-        return read_bounded(path, limit=MOST_BYTES).decode().split("\n")[:-1]
+        return read_bounded(path, limit=MAX_BYTES).decode().split("\n")[:-1]
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text: {error}") from error
 

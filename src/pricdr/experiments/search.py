@@ -31,7 +31,7 @@ SEED = 0
 RELEASE = ReleaseSpec(strategy="jlt", dim=200, epsilon=8.0)
 """What methods that need a release are searched with."""
 NONE: Mapping[str, Any] = {}
-MOST_TRIALS = 1_000
+MAX_TRIALS = 1_000
 """Of one method: far more than any declared space is worth."""
 
 
@@ -73,8 +73,8 @@ def draws(
     >>> draws("popularity", 8)
     [{}]
     """
-    if not 1 <= trials <= MOST_TRIALS:
-        raise ParameterError(f"trials must be a whole number from 1 to {MOST_TRIALS:,}, got {trials}")
+    if not 1 <= trials <= MAX_TRIALS:
+        raise ParameterError(f"trials must be a whole number from 1 to {MAX_TRIALS:,}, got {trials}")
     declared = space(method, dim)
     rng = Simulation(SEED).generator(f"search {method}")
     trial_settings: list[dict[str, Any]] = [dict(fixed)]

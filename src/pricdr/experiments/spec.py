@@ -18,10 +18,10 @@ from pricdr.experiments.records import RECORD, FileName, Flag, Line, Text, Whole
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.strategies import BY_NAME
 
-MOST_ARMS: Final = 1_000
-MOST_SEEDS: Final = 1_000
-MOST_DATA: Final = 100
-MOST_ROWS: Final = 10_000
+MAX_ARMS: Final = 1_000
+MAX_SEEDS: Final = 1_000
+MAX_DATA: Final = 100
+MAX_ROWS: Final = 10_000
 """Arms of all tables of one file together."""
 
 
@@ -35,11 +35,11 @@ class SpecFile:
     """What its results are filed under; without it, the name of the spec's file."""
     title: Line
     """Heading of the table."""
-    data: Annotated[tuple[DataSpec, ...], limits(minItems=1, maxItems=MOST_DATA)]
+    data: Annotated[tuple[DataSpec, ...], limits(minItems=1, maxItems=MAX_DATA)]
     """Where the two domains come from: [data], or one [[data]] for each table of a family."""
-    arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm"), limits(minItems=1, maxItems=MOST_ARMS)]
+    arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm"), limits(minItems=1, maxItems=MAX_ARMS)]
     """Rows of the table: in a file, one [[arm]] each."""
-    seeds: Annotated[tuple[Whole, ...], limits(minItems=1, maxItems=MOST_SEEDS, uniqueItems=True)] = (1, 2, 3, 4, 5)
+    seeds: Annotated[tuple[Whole, ...], limits(minItems=1, maxItems=MAX_SEEDS, uniqueItems=True)] = (1, 2, 3, 4, 5)
     """Whole numbers from 0 on: every arm is run with each. A seed decides the split, the release and the network."""
     full: Flag = True
     """Rank among all items too, beside the 99 negatives."""
@@ -53,21 +53,21 @@ class SpecFile:
     def __post_init__(self) -> None:
         require_file_name(name=self.name)
         names = [one.name for one in self.data]
-        if not 1 <= len(self.data) <= MOST_DATA or (
+        if not 1 <= len(self.data) <= MAX_DATA or (
             len(self.data) > 1 and (None in names or len(set(names)) != len(names))
         ):
             raise ParameterError(
-                f"data are written as [data], or as [[data]]: {MOST_DATA} at most, each with a name of its own"
+                f"data are written as [data], or as [[data]]: {MAX_DATA} at most, each with a name of its own"
             )
         # Counted before they are made: a file has room for 100 times as many.
         rows = sum(sum(map(len, arm.vary.values())) or 1 for arm in self.arms)
-        if not 1 <= rows <= MOST_ARMS:
-            rule = f"one at least and {MOST_ARMS:,} at most, each value of vary counted"
+        if not 1 <= rows <= MAX_ARMS:
+            rule = f"one at least and {MAX_ARMS:,} at most, each value of vary counted"
             raise ParameterError(f"arms are written as [[arm]], {rule}, got {rows:,}")
-        if rows * len(self.data) > MOST_ROWS:
-            raise ParameterError(f"{len(self.data)} tables of {rows:,} arms each are more than {MOST_ROWS:,} rows")
-        if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
+        if rows * len(self.data) > MAX_ROWS:
+            raise ParameterError(f"{len(self.data)} tables of {rows:,} arms each are more than {MAX_ROWS:,} rows")
+        if not 1 <= len(self.seeds) <= MAX_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            rule = f"one or more and at most {MAX_SEEDS:,} whole numbers from 0 on, all different"
             raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
 
 

@@ -124,7 +124,7 @@ OTHER_DATA: Final = (
 )
 """What the experiments run on beside the paper's tasks."""
 
-_MOST_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def write(path: Path, table: Table3) -> None:
 def read(path: Path) -> Table3:
     """Return the table that :func:`write` wrote; whatever else is in the file is refused in one line."""
     try:
-        return from_json(TypeAdapter(Table3), read_bounded(path, limit=_MOST_BYTES).decode())
+        return from_json(TypeAdapter(Table3), read_bounded(path, limit=_MAX_BYTES).decode())
     except (ParameterError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a Table 3: {error}") from error
 

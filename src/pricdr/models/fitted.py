@@ -20,7 +20,7 @@ from pricdr.data.ids import as_ids
 from pricdr.data.ratings import Ids, IdsLike, IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, printable
 from pricdr.markup import summary_html
-from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
+from pricdr.models.interaction import MAX_SCORE, Interaction, largest
 from pricdr.models.recommend import BASES, SCORES_AT_ONCE, Recommender, recommendations
 from pricdr.models.recommend import Basis as Basis
 from pricdr.models.recommend import Recommendation as Recommendation
@@ -155,10 +155,8 @@ class FittedModel:
         bound += largest(self.item_bias) + (0.0 if self.interaction is None else self.interaction.largest_score())
         if self.summary is not None:
             bound += largest(self.summary.item_counts)
-        if not bound <= LARGEST_SCORE:
-            raise InputError(
-                f"a model must consist of finite numbers, and none of its scores may exceed {LARGEST_SCORE:g}"
-            )
+        if not bound <= MAX_SCORE:
+            raise InputError(f"a model must consist of finite numbers, and none of its scores may exceed {MAX_SCORE:g}")
 
     def __repr__(self) -> str:
         """Show sizes only: a repr ends up in logs, and who rated what must not."""

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from pricdr.data.csr import CSR, checked_csr, sp
-from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
+from pricdr.data.ids import MAX_ID_LENGTH, Ids, id_lines, parse_id_lines
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, MemoryLimitError, VerificationError
 from pricdr.extensions import is_name
@@ -35,8 +35,8 @@ _RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
 _CERTIFICATE: Final = "release.certificate.json"
 """Not certificate.json: by that name a folder is taken for a release."""
-_LARGEST_RECORD: Final = 1 << 20
-_LARGEST_HEADER: Final = 1 << 16
+_MAX_RECORD: Final = 1 << 20
+_MAX_HEADER: Final = 1 << 16
 """Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
 
 _OF_ORIGIN: Final = (
@@ -180,7 +180,7 @@ def _ids(opened: Folder, kind: str) -> Ids:
     except InputError as error:
         # Its words quote the id; these end up in the log of a server, which holds none.
         raise InputError(
-            f"{path} must hold one {kind} id per line: none empty, there twice, over {LONGEST_ID:,} characters, or "
+            f"{path} must hold one {kind} id per line: none empty, there twice, over {MAX_ID_LENGTH:,} characters, or "
             "anything but plain text in UTF-8"
         ) from error
 
@@ -189,7 +189,7 @@ def _read_record(opened: Folder) -> _Record:
     path = opened.path / _RECORD
     if not opened.holds(_RECORD):
         raise InputError(f"{opened.path} is not a model: there is no {_RECORD} in it (pricdr train makes one)")
-    raw = opened.read(_RECORD, limit=_LARGEST_RECORD)
+    raw = opened.read(_RECORD, limit=_MAX_RECORD)
     try:
         content = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:  # a ValueError also where a number has thousands of digits
@@ -216,8 +216,8 @@ class _Arrays:
     """The arrays of a model file. Each is taken once, by name and type; whatever is left over is refused."""
 
     def __init__(self, content: bytes) -> None:
-        if int.from_bytes(content[:8], "little") > _LARGEST_HEADER:
-            raise InputError(f"its header has more than {_LARGEST_HEADER:,} bytes")
+        if int.from_bytes(content[:8], "little") > _MAX_HEADER:
+            raise InputError(f"its header has more than {_MAX_HEADER:,} bytes")
         try:
             self._left: Arrays = load(content)
         except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the last three: a type that numpy lacks

@@ -39,7 +39,7 @@ _ITERATIONS: Final = 4
 FEWEST: Final = 10
 """Fewer cold users show little: two of them are both served better by chance in one case of four."""
 _STAND_IN_SHARE: Final = 0.2
-_FEWEST_STAND_INS, _MOST_STAND_INS = 30, 1000
+_MIN_STAND_INS, _MAX_STAND_INS = 30, 1000
 """Of the users with a history and a row. They cost little: their rows are left out only while a choice is made."""
 
 
@@ -192,7 +192,7 @@ def shows_gain(own: Float64Array, popular: Float64Array) -> bool:
 
 def _draw_stand_ins(candidates: IntArray, simulation: Simulation) -> IntArray:
     """Return a fifth of the candidates, but at least thirty, and at most a thousand and a third of them."""
-    count = min(max(round(_STAND_IN_SHARE * len(candidates)), _FEWEST_STAND_INS), _MOST_STAND_INS, len(candidates) // 3)
+    count = min(max(round(_STAND_IN_SHARE * len(candidates)), _MIN_STAND_INS), _MAX_STAND_INS, len(candidates) // 3)
     return np.sort(simulation.generator("stand-ins").permutation(candidates)[:count])
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Float32Array = npt.NDArray[np.float32]
 Layer = tuple[Float32Array, Float32Array]
 """Weights (out x in) and biases, as torch keeps them."""
-LARGEST_SCORE: Final = 1e38
+MAX_SCORE: Final = 1e38
 """Sums up to here fit single precision."""
 _CELLS_ON_GPU: Final = 1 << 27
 """Numbers in the first layer at once: half a GiB."""
@@ -43,16 +43,14 @@ class Interaction:
         fits = all(weights.shape == (out, into) for (weights, _), (into, out) in steps)
         if self.item_parts.shape[1] != widths[0] or not fits or widths[-1] != 1 or not self.layers:
             raise InputError(f"layers of an interaction do not fit each other: {widths}")
-        if not self.largest_score() <= LARGEST_SCORE:
-            raise InputError(
-                f"an interaction must consist of finite numbers and give scores of at most {LARGEST_SCORE:g}"
-            )
+        if not self.largest_score() <= MAX_SCORE:
+            raise InputError(f"an interaction must consist of finite numbers and give scores of at most {MAX_SCORE:g}")
 
     def largest_score(self) -> float:
         """Return a bound on the size of a score, or of anything on the way to one; not finite where a number is not."""
         # A sum of parts far below zero is no harm: the first ReLU ends it.
         bound = largest(self.user_parts) + largest(self.item_parts)
-        if bound <= LARGEST_SCORE:
+        if bound <= MAX_SCORE:
             bound = max(0.0, _highest(self.user_parts) + _highest(self.item_parts))
         for weights, bias in self.layers:
             # Crude, but never too small: all inputs at their largest, all weights too.

@@ -91,7 +91,7 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 _GROUP: Final = 32
 """Items in a group: the best scores of all groups give a lower bound on the k-th best score."""
-_MOST_CANDIDATES: Final = 8
+_MAX_CANDIDATES: Final = 8
 """Average number of candidates per row up to which a later block is not searched row by row."""
 
 
@@ -128,7 +128,7 @@ class BestItems:
         # An equal score does not displace an earlier item: ties are broken by position.
         least = self.scores[:, -1]
         better = scores > least[:, None]
-        if np.count_nonzero(better) <= _MOST_CANDIDATES * len(scores):
+        if np.count_nonzero(better) <= _MAX_CANDIDATES * len(scores):
             rows, columns = np.nonzero(better)
             return rows, columns
         best = list(top_items(scores, self.items.shape[1]))

@@ -39,7 +39,7 @@ try:
 except ImportError as error:
     raise ImportError(POSIX_ONLY) from error
 
-LARGEST_BUDGET: Final = 1e9
+MAX_BUDGET: Final = 1e9
 """The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
 VERSION: Final = 2
 """Of the format."""
@@ -58,7 +58,7 @@ class BudgetLine(_Line):
     """The first line: what all releases together may cost."""
 
     pricdr_ledger: Literal[2]
-    epsilon: float = Field(gt=0, le=LARGEST_BUDGET)
+    epsilon: float = Field(gt=0, le=MAX_BUDGET)
     delta: float = Field(gt=0, lt=1)
     unit: Unit
     created: str
@@ -372,8 +372,8 @@ class Ledger:
         With ``signing_key`` it is signed, now and after every spend, and refused where the signature is missing.
         """
         ledger = cls(path, signing_key)
-        if budget.epsilon > LARGEST_BUDGET:
-            raise ParameterError(f"a budget must be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
+        if budget.epsilon > MAX_BUDGET:
+            raise ParameterError(f"a budget must be at most epsilon {MAX_BUDGET:g}, got {budget.epsilon!r}")
         line = first_line(budget, created=_now(), nonce=_nonce(), signed=signing_key is not None)
         write_new(ledger.path, line + ledger._signature(line), mode=PRIVATE)
         return ledger

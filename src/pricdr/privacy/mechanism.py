@@ -19,7 +19,7 @@ from pricdr.data.ids import Ids
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.steps import LARGEST_SUM, UNITS_PER_STEP, Bounds, CalibratedStep, Grid, Step
+from pricdr.privacy.steps import MAX_SUM, UNITS_PER_STEP, Bounds, CalibratedStep, Grid, Step
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 
@@ -33,7 +33,7 @@ _SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
 _ADDED_AT_ONCE: Final = 1 << 13
 _SHORT: Final = (1 << 15) - 1
-_FEWEST_ENTRIES: Final = 4
+_MIN_ENTRIES: Final = 4
 """Entries of a row from which on it pays to add them up in 16 bits first."""
 
 
@@ -82,7 +82,7 @@ def release_rows(
     n_items, dim = matrix.shape[1], item_rows.shape[1]
     wide = _accumulator(n_items, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
     pieces = _SHORT // max(1, bounds.levels * _largest(item_rows))
-    if pieces < _FEWEST_ENTRIES:
+    if pieces < _MIN_ENTRIES:
         pieces = 0
     work = ReleasedRows(
         item_rows=item_rows.astype(np.int16 if pieces else wide, copy=False),
@@ -162,7 +162,7 @@ def _accumulator(
     limit = n_items * bounds.levels * _largest(item_rows) + largest_noise
     if limit < 2**31:
         return np.int32
-    assert limit < 2 * LARGEST_SUM, "Grid.radius and MOST_ITEMS bound every sum beforehand"
+    assert limit < 2 * MAX_SUM, "Grid.radius and MAX_ITEMS bound every sum beforehand"
     return np.int64
 
 

@@ -74,7 +74,7 @@ def estimate(settled: Iterable[CalibratedStep], *, ratings: int, items: int) -> 
     return Estimate(seconds, memory + _BLOCKS, item_rows, user_rows, learns)
 
 
-MOST_RELEASES: Final = 1_000_000
+MAX_RELEASES: Final = 1_000_000
 EXAMPLE_USERS: Final = 1_000
 """Listed users of the release that σ is stated for: their number hardly changes it."""
 _DIGITS: Final = Context(prec=6, rounding=ROUND_FLOOR)
@@ -114,8 +114,8 @@ def equal_allowance(balance: Balance, releases: int) -> Allowance:
     True
     """
     require_count(releases=releases)
-    if releases > MOST_RELEASES:
-        raise ParameterError(f"releases must be at most {MOST_RELEASES:,}, got {releases:,}")
+    if releases > MAX_RELEASES:
+        raise ParameterError(f"releases must be at most {MAX_RELEASES:,}, got {releases:,}")
     mu = balance.mu_left / releases**0.5
     epsilon = composed_epsilon([(mu, 1)], balance.budget.delta)
     # What is left is computed with a margin of 1e-12, which must not turn an epsilon of 8 into 7.99999.
@@ -137,7 +137,7 @@ def allowance_at(balance: Balance, epsilon: float) -> Allowance:
     """
     each = Guarantee(epsilon=epsilon, delta=balance.budget.delta, unit=balance.budget.unit)
     mu = mu_of(each.epsilon, each.delta) / LATTICE_FACTOR
-    releases = min(MOST_RELEASES, balance.room_for(mu))
+    releases = min(MAX_RELEASES, balance.room_for(mu))
     if not releases:
         raise BudgetError(
             f"too little is left for one more release of epsilon {epsilon:g}: the budget, {balance.budget}, has room "

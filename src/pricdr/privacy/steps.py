@@ -19,9 +19,9 @@ from pricdr.privacy.accounting import MAX_REFINEMENT, Guarantee, Unit, composed_
 
 _LARGEST: Final = 1e30
 """Published numbers are float32, which reach from 1e-38 to 3e38."""
-LARGEST_SUM: Final = 1 << 53
+MAX_SUM: Final = 1 << 53
 """Sums below this are exact in int64 and as doubles, which clipping needs."""
-MOST_ITEMS: Final = 1 << 24
+MAX_ITEMS: Final = 1 << 24
 """Items a catalogue may have; with it the size of every sum is bounded before any rating is seen."""
 _ROOM: Final = 32.0
 """Grid steps in a typical coordinate of an item row; rounding then changes the row by 1/(32·√12) of its length."""
@@ -186,7 +186,7 @@ class Grid:
         scales = [size for size in (self.sigma, bounds.largest) if size]
         if not 1 / _LARGEST < min(scales) <= max(scales) < _LARGEST:
             raise ParameterError(f"sigma {self.sigma:.3g} or bound {bounds.largest:.3g} is beyond single precision")
-        if radius * bounds.levels > LARGEST_SUM // MOST_ITEMS:
+        if radius * bounds.levels > MAX_SUM // MAX_ITEMS:
             raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
         return radius
 
@@ -200,14 +200,14 @@ class Grid:
 
 _FINEST_BITS: Final = 20
 """Binary places below one grid step that products carry before they are rounded to it."""
-_LARGEST_SUM_BITS: Final = 62
-MOST_USERS: Final = 1 << 27
+_MAX_SUM_BITS: Final = 62
+MAX_USERS: Final = 1 << 27
 """Users that a release can have: whole numbers hold the sum of any guide over them."""
-MOST_RATINGS: Final = 1 << 33
+MAX_RATINGS: Final = 1 << 33
 """Ratings that a release can be made of."""
 _SAFE: Final = 1 + 1e-6
 """Covers double arithmetic in a bound on rounding."""
-_MOST_LOST: Final = 0.5
+_MAX_LOST: Final = 0.5
 """The largest part of a step's budget that rounding may take."""
 
 
@@ -261,7 +261,7 @@ class Step:
     """Noisy numbers in a row."""
     moved: int
     """Noisy numbers that one neighbouring change can move."""
-    most: int = MOST_ITEMS
+    most: int = MAX_ITEMS
     """Ratings, at most, that one number adds up: whole numbers must hold their sum."""
     spread: int | None = None
     """Most units of ratings behind one number; None where products are whole numbers and nothing is rounded."""
@@ -284,7 +284,7 @@ class Step:
     def fine_bits(self, grid: Grid) -> int:
         """Return how many binary places the products carry: as many as the largest possible sum leaves room for."""
         reach = math.ceil(math.log2(max(2.0, self.sensitivity / grid.step)))
-        bits = _LARGEST_SUM_BITS - reach - self.most.bit_length()
+        bits = _MAX_SUM_BITS - reach - self.most.bit_length()
         if bits < 1:
             raise ParameterError(f"the noise of step {self.name} is too small for exact arithmetic")
         return min(_FINEST_BITS, bits)
@@ -347,7 +347,7 @@ def _calibrated(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) 
     finest = grid_steps(MAX_REFINEMENT)
     allowed = finest * step.sensitivity / sigma
     rounding = step.rounding(Grid(sigma, sigma / finest, MAX_REFINEMENT))
-    if rounding > _MOST_LOST * allowed:
+    if rounding > _MAX_LOST * allowed:
         taken = "all" if rounding >= allowed else f"{rounding / allowed:.0%}"
         raise ParameterError(
             f"epsilon {guarantee.epsilon:g} is too small for {step.rows:,} x {step.numbers} numbers: rounding alone "

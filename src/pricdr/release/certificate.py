@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pricdr.errors import LARGEST_SCALE, ParameterError, VerificationError
+from pricdr.errors import MAX_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
 SCHEMA_VERSION: Final = 6
@@ -53,9 +53,9 @@ def _zero_or_scale(value: float) -> float:
 Epsilon: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
 Delta: TypeAlias = Annotated[float, Field(ge=1e-300, lt=1)]
 Mu: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
-DeclaredScale: TypeAlias = Annotated[float, Field(ge=1 / LARGEST_SCALE, le=LARGEST_SCALE)]
-Parameter: TypeAlias = Annotated[float, Field(ge=0, le=LARGEST_SCALE)]
-Threshold: TypeAlias = Annotated[float, Field(ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
+DeclaredScale: TypeAlias = Annotated[float, Field(ge=1 / MAX_SCALE, le=MAX_SCALE)]
+Parameter: TypeAlias = Annotated[float, Field(ge=0, le=MAX_SCALE)]
+Threshold: TypeAlias = Annotated[float, Field(ge=-MAX_SCALE, le=MAX_SCALE)]
 Scale: TypeAlias = Annotated[float, Field(ge=1 / _LARGEST, le=_LARGEST)]
 Sigma: TypeAlias = Annotated[float, Field(ge=0, le=_LARGEST), AfterValidator(_zero_or_scale)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1 << 62)]

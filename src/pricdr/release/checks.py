@@ -25,7 +25,7 @@ from scipy.special import betainc, gammainccinv, gammaincinv
 from pricdr.errors import LedgerError, VerificationError
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger, Spend
-from pricdr.privacy.steps import MOST_ITEMS
+from pricdr.privacy.steps import MAX_ITEMS
 from pricdr.release.certificate import Certificate, LedgerStatement
 from pricdr.release.folder import Float32Array, row_chunks, verify
 from pricdr.signing import public_text, read_public_key
@@ -73,7 +73,7 @@ def longest_signal(certificate: Certificate) -> float:
     """Return the largest norm of a row without noise: items add up along directions of norm at most 1."""
     if certificate.bounds.clip is not None:
         return certificate.bounds.clip
-    return (certificate.items or MOST_ITEMS) * certificate.bounds.rating_bound
+    return (certificate.items or MAX_ITEMS) * certificate.bounds.rating_bound
 
 
 def _check_grid(block: Block) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
+from pricdr.data.ids import MAX_ID_LENGTH, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder, require_writable
 from pricdr.memory import format_bytes, memory_limit, require_memory
@@ -43,7 +43,7 @@ CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 README: Final = "README.md"
 _OLD_MATRIX: Final = "release.parquet"
-_LONGEST_README: Final = 1 << 18
+_MAX_README_LENGTH: Final = 1 << 18
 _BYTES_AT_ONCE: Final = 1 << 24
 _SMALL_FILES: Final = 1 << 16
 """Bytes that certificate, README and signature take together, and more."""
@@ -314,7 +314,7 @@ def _check_readme(opened: Folder, certificate: "Certificate") -> None:
     """Refuse a README.md that does not say what the certificate says."""
     from pricdr.release.readme import readme
 
-    content = opened.read(README, limit=_LONGEST_README)
+    content = opened.read(README, limit=_MAX_README_LENGTH)
     _require_hash(README, hashlib.sha256(content), certificate.files)
     # People read README.md, not the certificate: a matching hash alone would let it promise anything.
     if content != readme(certificate).encode():
@@ -329,7 +329,7 @@ def _read_rows(opened: Folder, certificate: "Certificate", *, verified: bool) ->
 
 
 def _read_users(opened: Folder, count: int, hashes: Mapping[str, str]) -> Ids:
-    content = opened.read(USERS, limit=min(count * (4 * LONGEST_ID + 1), memory_limit() // 4))
+    content = opened.read(USERS, limit=min(count * (4 * MAX_ID_LENGTH + 1), memory_limit() // 4))
     _require_hash(USERS, hashlib.sha256(content), hashes)
     if (lines := content.count(b"\n")) != count:
         raise VerificationError(f"{USERS} has {lines:,} lines, the certificate states {count:,} users")

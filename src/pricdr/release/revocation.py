@@ -32,8 +32,8 @@ from pricdr.untrusted import Folder
 ENDING: Final = ".revocation"
 FIRST_LINE: Final = b"pricdr revocation notice 1\n"
 """Every signed message of this kind begins so, and no certificate does: those begin with a brace."""
-LARGEST_NOTICE: Final = 8192
-MOST_ENTRIES: Final = 10_000
+MAX_NOTICE: Final = 8192
+MAX_ENTRIES: Final = 10_000
 """In a folder of notices. More is a refusal, not a shrug: the one that matters might be the next."""
 
 
@@ -138,10 +138,10 @@ def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> No
     """
     count, remarks = 0, []
     with Folder.opened(Path(notices), "a folder of revocation notices", error=VerificationError) as opened:
-        for name in opened.names(ending=ENDING, limit=MOST_ENTRIES):
+        for name in opened.names(ending=ENDING, limit=MAX_ENTRIES):
             shown = printable(name[:80])
             try:
-                notice = Notice.from_bytes(opened.read(name, limit=LARGEST_NOTICE))
+                notice = Notice.from_bytes(opened.read(name, limit=MAX_NOTICE))
             except VerificationError as error:
                 if isinstance(error.__cause__, OSError) and not opened.is_link(name):
                     raise VerificationError(f"{error}, and it may be the notice that revokes the release") from error

@@ -20,7 +20,7 @@ LINES: Final = ".jsonl"
 SYNTHETIC: Final = "frontier_synthetic.jsonl"
 TABLE3: Final = "table3.json"
 SEARCH: Final = "search"
-MOST_ENTRIES: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:
 
 def _names(path: Path, *endings: str) -> list[str]:
     with Folder.opened(path, "a results folder") as folder:
-        found = [name for ending in endings for name in folder.names(ending=ending, limit=MOST_ENTRIES)]
+        found = [name for ending in endings for name in folder.names(ending=ending, limit=MAX_ENTRIES)]
     return sorted(found)
 
 

@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError, to_json
 from starlette.exceptions import HTTPException
 
 from pricdr import __version__
-from pricdr.data.ids import LONGEST_ID
+from pricdr.data.ids import MAX_ID_LENGTH
 from pricdr.errors import ParameterError
 from pricdr.serving import page
 from pricdr.serving.keys import KeyRing
@@ -35,7 +35,7 @@ from pricdr.serving.worker import Quota, Worker
 _ANSWERS: Final = TypeAdapter(list[Answer])
 _TEXT: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """The rule of ``data/ids.py``, as a regular expression for OpenAPI."""
-_ID: Final[dict[str, Any]] = {"min_length": 1, "max_length": LONGEST_ID, "pattern": _TEXT}
+_ID: Final[dict[str, Any]] = {"min_length": 1, "max_length": MAX_ID_LENGTH, "pattern": _TEXT}
 _BATCH_USERS: Final = (2000, 8000)
 """Users in the batches of one caller, and of all, that are being answered."""
 _PAGES_AT_ONCE: Final = 4
@@ -44,7 +44,7 @@ _REFUSED: Final = "the newest model folder cannot be used, so an older model is 
 _RULES: Final = {
     "string_pattern_mismatch": "an id must not contain line breaks or other control characters",
     "string_unicode": "an id must be valid Unicode text",
-    "string_too_long": f"an id has at most {LONGEST_ID:,} characters",
+    "string_too_long": f"an id has at most {MAX_ID_LENGTH:,} characters",
     "string_too_short": "an id must not be empty",
     "json_invalid": "this is not JSON",
     "missing": "required but missing",

@@ -20,7 +20,7 @@ from jinja2 import Template
 from markupsafe import Markup, escape
 
 from pricdr import __version__
-from pricdr.data.ids import LONGEST_ID, id_fault
+from pricdr.data.ids import MAX_ID_LENGTH, id_fault
 from pricdr.errors import InputError
 from pricdr.evaluation.measured import Evaluation, read_evaluation
 from pricdr.extras import REPORT, TRAIN
@@ -146,7 +146,7 @@ class UserForm:
     @property
     def typed(self) -> str:
         """The id, to be sent again: a valid one character for character, another one escaped like any other text."""
-        return self.user[:LONGEST_ID] if self.user_error else Markup(escape(self.user))
+        return self.user[:MAX_ID_LENGTH] if self.user_error else Markup(escape(self.user))
 
     @property
     def k(self) -> int:
@@ -159,8 +159,8 @@ class UserForm:
         """What is wrong with the id, without repeating it."""
         if not self.user:
             return "Enter the id of a user." if self.is_sent else ""
-        if len(self.user) > LONGEST_ID:
-            return f"An id has at most {LONGEST_ID:,} characters."
+        if len(self.user) > MAX_ID_LENGTH:
+            return f"An id has at most {MAX_ID_LENGTH:,} characters."
         return "An id must not contain line breaks or other control characters." if id_fault(self.user) else ""
 
     @property

@@ -20,7 +20,7 @@ from pricdr.files import PRIVATE, replace_file
 from pricdr.untrusted import Folder
 
 Weights = dict[str, Tensor]
-_LARGEST_HEADER: Final = 1 << 20
+_MAX_HEADER: Final = 1 << 20
 _DTYPES: Final = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -125,12 +125,12 @@ class Checkpoint:
     def _read(self, network: nn.Module) -> Weights:
         """Return the file's tensors, after checking in the header that they belong to this run."""
         # The network, its best copy and two moments of every parameter: a checkpoint is never larger.
-        largest = _LARGEST_HEADER + 4 * sum(value.nbytes for value in network.state_dict().values())
+        largest = _MAX_HEADER + 4 * sum(value.nbytes for value in network.state_dict().values())
         with Folder.opened(self.path.parent, "the folder of a checkpoint") as folder:
             content = folder.read(self.path.name, limit=largest)
         header = int.from_bytes(content[:8], "little")
-        if header > _LARGEST_HEADER:
-            raise InputError(f"its header has {header:,} bytes; at most {_LARGEST_HEADER:,} are allowed")
+        if header > _MAX_HEADER:
+            raise InputError(f"its header has {header:,} bytes; at most {_MAX_HEADER:,} are allowed")
         described = json.loads(content[8 : 8 + header])
         metadata = described.get("__metadata__") if isinstance(described, dict) else None
         if not isinstance(metadata, dict) or metadata.get("fingerprint") != self.fingerprint:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pricdr.data.ids import id_fault
 from pricdr.data.reading.columns import Columns, find_fields, find_named, find_placed
 from pricdr.data.reading.text_files import (
-    LONGEST_LINE,
+    MAX_LINE_LENGTH,
     STANDARD_INPUT,
     file_refusal,
     first_line,
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 FILTERED: Final = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
-MOST_BAD_ROWS: Final = 0.01
+MAX_BAD_ROWS: Final = 0.01
 """The default for the share of rows that may be bad."""
 PartitionValues: TypeAlias = Mapping[str, str | None]
-_LONGEST_DELIMITER: Final = 8
+_MAX_DELIMITER_LENGTH: Final = 8
 _MOVIELENS: Final = Columns(user=1, item=2, rating=3, time=4)
 _IDS: Final = ("user", "item")
 _FOLDER: Final = "FOLDER"
@@ -178,7 +178,7 @@ class ReadOptions:
     encoding: str = "utf-8"
     format: Format | None = None
     skip_bad_rows: bool = False
-    most_bad_rows: float = MOST_BAD_ROWS
+    most_bad_rows: float = MAX_BAD_ROWS
     need_rating: bool = False
     time_asked: bool = False
     """Whether the caller named the time column, so that a time that cannot be read makes a row bad."""
@@ -249,8 +249,8 @@ def parse_delimiter(text: str) -> str:
     """
     delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
     plain = delimiter == "\t" or delimiter.isprintable()
-    if not plain or not 1 <= len(delimiter) <= _LONGEST_DELIMITER or '"' in delimiter:
-        rule = f"1 to {_LONGEST_DELIMITER} printable characters or tab, and hold no quote"
+    if not plain or not 1 <= len(delimiter) <= _MAX_DELIMITER_LENGTH or '"' in delimiter:
+        rule = f"1 to {_MAX_DELIMITER_LENGTH} printable characters or tab, and hold no quote"
         raise ParameterError(f"delimiter must be {rule}, got {shorten(text)}")
     return delimiter
 
@@ -384,7 +384,7 @@ def _lines(file: Path) -> str:
     # A NUL byte would end the column: no text holds one, so DuckDB refuses a file that does. It also refuses line ends
     # that differ, but not in lines that ``skip`` passes over: what comes after them would be lost.
     dialect = "columns = {'line': 'VARCHAR'}, delim = '\0', quote = '', escape = '', comment = '', header = false"
-    exact = f"auto_detect = false, strict_mode = true, compression = 'none', max_line_size = {LONGEST_LINE}"
+    exact = f"auto_detect = false, strict_mode = true, compression = 'none', max_line_size = {MAX_LINE_LENGTH}"
     return f"(SELECT line, row_number() OVER () AS n FROM read_csv([{literal(escaped(file))}], {dialect}, {exact}))"
 
 

@@ -16,7 +16,7 @@ from pricdr.errors import InputFileError, ParameterError
 from pricdr.files import require_local
 
 AnyPath: TypeAlias = str | os.PathLike[str]
-_MOST_FILES: Final = 100_000
+_MAX_FILES: Final = 100_000
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """The name that Hive and Spark give the partition of rows without a value."""
 _TABLES: Final = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
@@ -31,7 +31,7 @@ _ADDRESS: Final = re.compile(
 )
 """Stricter than drivers are: they would take part of an unescaped password for a port, and quote it."""
 _SECRET_OPTIONS: Final = ("password", "sslpassword")
-_LONGEST_REASON: Final = 300
+_MAX_REASON_LENGTH: Final = 300
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ def _is_skipped(name: str) -> bool:
 
 
 def _require_countable(path: Path, count: int) -> None:
-    if count > _MOST_FILES:
-        raise file_refusal(path, f"it names more than {_MOST_FILES:,} files, the most that are read together")
+    if count > _MAX_FILES:
+        raise file_refusal(path, f"it names more than {_MAX_FILES:,} files, the most that are read together")
 
 
 def _partition_values(file: Path, root: Path) -> dict[str, str | None]:
@@ -262,4 +262,4 @@ class Query:
         for secret in sorted({self.address, *secrets, *map(unquote, secrets)}, key=len, reverse=True):
             text = text.replace(secret, "…") if secret else text
         reason = re.sub(r"^[A-Z_]+: ", "", text.partition("Query was:")[0])
-        return " ".join(reason.split())[:_LONGEST_REASON]
+        return " ".join(reason.split())[:_MAX_REASON_LENGTH]

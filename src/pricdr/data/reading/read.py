@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.csr import row_counts, with_values
-from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID, Ids
+from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import AMAZON_2014 as AMAZON_2014
 from pricdr.data.reading.columns import AMAZON_2018 as AMAZON_2018
 from pricdr.data.reading.columns import Columns as Columns
 from pricdr.data.reading.formats import (
-    MOST_BAD_ROWS,
+    MAX_BAD_ROWS,
     Format,
     ReadOptions,
     Source,
@@ -50,11 +50,11 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 _GOOD, _BAD, _BLANK = range(3)
 _SHOWN: Final = 5
 """How many bad rows are shown."""
-_MOST_STARS: Final = 10
+_MAX_STARS: Final = 10
 _RULE: Final = "files that are read together need one schema"
 _DISK_FAULTS: Final = ("No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size")
 """What DuckDB says where a disk is full."""
-_SMALLEST_MEMORY: Final = 64 * 10**6
+_MIN_MEMORY: Final = 64 * 10**6
 """DuckDB needs about 10 MB for each thread; the rest goes to disk."""
 _BYTES_PER_ROW: Final = 60
 """Memory for a row while repeated pairs are merged and the matrix is made."""
@@ -72,7 +72,7 @@ def connected(
 
     config: dict[str, Any] = {
         "threads": cores(),
-        "memory_limit": f"{max(memory, _SMALLEST_MEMORY)}B",
+        "memory_limit": f"{max(memory, _MIN_MEMORY)}B",
         "temp_directory": str(workspace.folder / "spilled"),
         "autoload_known_extensions": False,
         "autoinstall_known_extensions": False,
@@ -214,7 +214,7 @@ class RatingsTable:
         checks = ["valid"]
         for name in ("u", "i"):
             controls = f"NOT regexp_matches({name}, {literal(CONTROLS_IN_RE2)})"
-            checks += [f"{name} <> ''", f"length({name}) <= {LONGEST_ID}", controls]
+            checks += [f"{name} <> ''", f"length({name}) <= {MAX_ID_LENGTH}", controls]
         checks += ["isfinite(v)"] * ("rating" in source.roles) + ["isfinite(s)"] * self.options.time_asked
         # In two steps: DuckDB evaluates an expression in a CASE once for each time that it is written.
         return f"(SELECT *, coalesce({' AND '.join(checks)}, false) AS good FROM ({taken}))"
@@ -539,7 +539,7 @@ def stars_of(rating_range: tuple[float, float] | None, half_steps: bool) -> tupl
     if rating_range is None or not half_steps:
         return None
     fewest, most = rating_range
-    looks_like_stars = 0 <= fewest < most <= _MOST_STARS
+    looks_like_stars = 0 <= fewest < most <= _MAX_STARS
     return rating_range if looks_like_stars and fewest <= most / 2 else None
 
 
@@ -707,7 +707,7 @@ def read_ratings(
     encoding: str = "utf-8",
     format: str | None = None,
     skip_bad_rows: bool = False,
-    most_bad_rows: float = MOST_BAD_ROWS,
+    most_bad_rows: float = MAX_BAD_ROWS,
     progress: Progress | bool = False,
 ) -> Ratings:
     r"""Return the ratings in one or many files; see :func:`read_ratings_file` for the rules.

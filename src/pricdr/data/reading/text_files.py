@@ -20,18 +20,18 @@ from pricdr.untrusted import read_bounded
 
 LARGEST = 16 << 30
 """The most bytes that a compressed file may unpack to."""
-LARGEST_EXPANSION: Final = 200
+MAX_EXPANSION: Final = 200
 EXPANSION_FROM: Final = 64 << 20
 """Below this size a compressed file may unpack to any multiple of its own."""
 UNREADABLE: Final = "\x1a"
 """Replaces a byte that is not text, where bad rows are skipped: SUB, a control character that no id may contain."""
 
 STANDARD_INPUT: Final = Path("-")
-LONGEST_LINE: Final = 2_000_000
+MAX_LINE_LENGTH: Final = 2_000_000
 """The most bytes of a line of a ratings file; a row without review text has about a hundred."""
 
-_MOST_TOML: Final = 1 << 18
-_LONGEST_TOML_LINE: Final = 2_000
+_MAX_TOML: Final = 1 << 18
+_MAX_TOML_LINE_LENGTH: Final = 2_000
 """Bytes. A key of n parts takes the parser n² steps, and a key stands on one line."""
 _DEEPEST: Final = 8
 """Tables and lists inside one another."""
@@ -141,8 +141,8 @@ def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str
                 if "\r" in text:
                     raise _bare_return(name, number)
                 return text, number
-        if len(content) > LONGEST_LINE:
-            raise refusal(name, f"line {number + 1} is longer than {LONGEST_LINE:,} bytes, the most that are read")
+        if len(content) > MAX_LINE_LENGTH:
+            raise refusal(name, f"line {number + 1} is longer than {MAX_LINE_LENGTH:,} bytes, the most that are read")
     raise file_refusal(name, "the file is empty")
 
 
@@ -257,8 +257,8 @@ def _blocks(file: Path) -> Iterator[bytes]:
                 unpacked += len(block)
                 if unpacked > LARGEST:
                     raise file_refusal(file, f"unpacks to more than {LARGEST:,} bytes, the largest size that is read")
-                if unpacked > max(EXPANSION_FROM, LARGEST_EXPANSION * packed.n_read):
-                    fault = f"unpacks to more than {LARGEST_EXPANSION:,} times its size: a compression bomb"
+                if unpacked > max(EXPANSION_FROM, MAX_EXPANSION * packed.n_read):
+                    fault = f"unpacks to more than {MAX_EXPANSION:,} times its size: a compression bomb"
                     raise file_refusal(file, fault)
                 yield block
 
@@ -285,10 +285,10 @@ class _Metered:
 def read_toml(file: Path) -> dict[str, Any]:
     """Return the table in a TOML file; whole numbers in it fit in 64 bits, and other numbers are finite."""
     with explaining_os_errors(file):
-        content = read_bounded(file, limit=_MOST_TOML)
+        content = read_bounded(file, limit=_MAX_TOML)
     for number, line in enumerate(content.split(b"\n"), 1):
-        if len(line) > _LONGEST_TOML_LINE:
-            raise refusal(file, f"line {number} has {len(line):,} bytes; at most {_LONGEST_TOML_LINE:,} are read")
+        if len(line) > _MAX_TOML_LINE_LENGTH:
+            raise refusal(file, f"line {number} has {len(line):,} bytes; at most {_MAX_TOML_LINE_LENGTH:,} are read")
     try:
         table = tomllib.loads(content.decode())
     except RecursionError as error:

@@ -23,7 +23,7 @@ from pricdr.data.reading.read import Reading, Repeats, deduplicate
 from pricdr.engines.spark.blocks import SparkMatrix, one_row
 from pricdr.engines.spark.session import explained, opened_session
 from pricdr.engines.spark.table import CheckedRows, checked_rows, require_no_text_file
-from pricdr.errors import LARGEST_SCALE, ParameterError
+from pricdr.errors import MAX_SCALE, ParameterError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,7 +201,7 @@ def open_ratings(
 
     Pass the same lists to ``publish``: for other lists the rows would be sorted again.
     """
-    if threshold is not None and not abs(threshold) <= LARGEST_SCALE:
+    if threshold is not None and not abs(threshold) <= MAX_SCALE:
         raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
     require_no_text_file(location)
     parsed = Columns.parse(columns) if isinstance(columns, str) else columns

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID, Ids
+from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
 from pricdr.data.reading.columns import Columns, find_named
 from pricdr.data.reading.formats import DATE, FILTERED, NUMBER, values_fault
 from pricdr.data.reading.text_files import file_refusal, refusal, shorten
@@ -138,7 +138,7 @@ def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool) -> li
         seconds = f"CASE WHEN {text} RLIKE r'^{NUMBER}$' THEN try_cast({text} AS double) ELSE {moment} END"
     finite = f"abs({{}}) < {_INFINITE}"  # to Spark, NaN is larger than any number
     wrong = [
-        f"NOT is_valid_utf8({role}) OR {role} = '' OR char_length({role}) > {LONGEST_ID} OR "
+        f"NOT is_valid_utf8({role}) OR {role} = '' OR char_length({role}) > {MAX_ID_LENGTH} OR "
         f"{role} RLIKE r'{CONTROLS_IN_RE2}'"
         for role in ("user", "item")
     ]

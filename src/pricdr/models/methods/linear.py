@@ -162,11 +162,11 @@ Matrix: TypeAlias = Any
 
 BLOCK: Final = 1024
 """Rows or columns per block: a block of the square matrix fits the processor's caches."""
-LARGEST_INVERTED: Final = 20_000
+MAX_INVERTED: Final = 20_000
 """Rows of the largest matrix that is inverted: 3.2 GB, and some minutes on two cores. Above it EASE is of low rank."""
 RANK: Final = 1000
 """Directions of EASE of low rank: on Amazon Music its NDCG@10 was that of EASE itself to three digits."""
-SMALLEST_REGULARISATION: Final = 1e-9
+MIN_REGULARISATION: Final = 1e-9
 """The least λ, relative to the most rated column or the longest row: below it rounding errors decide the result."""
 _ROUNDS: Final = 4
 """Multiplications by X and back: after so many the leading directions stand still to three digits."""
@@ -212,7 +212,7 @@ def solve_ease(
 
 def _cheapest(n_users: int, columns: int) -> Side:
     """Return the smaller side, since both cost its cube; neither where that would take hours and tens of gigabytes."""
-    if min(n_users, columns) > LARGEST_INVERTED:
+    if min(n_users, columns) > MAX_INVERTED:
         return Side.LOW_RANK
     return Side.USERS if n_users < columns else Side.COLUMNS
 
@@ -288,7 +288,7 @@ def _add_product(out: Square, left: Matrix, right: Matrix, block: int) -> None:
 def invert(gram: Square, regularisation: float, block: int = BLOCK) -> Square:
     """Return (gram + λI)⁻¹ from the lower triangle, in gram's own memory."""
     diagonal = np.einsum("ii->i", gram)
-    enough = regularisation >= SMALLEST_REGULARISATION * diagonal.max(initial=0.0)
+    enough = regularisation >= MIN_REGULARISATION * diagonal.max(initial=0.0)
     diagonal += regularisation
     blocks = _blocks(len(gram), block)
     if not enough or not _factor(gram, blocks):

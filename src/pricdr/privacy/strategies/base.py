@@ -15,7 +15,7 @@ from pricdr.privacy.steps import Declared, Step
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 
-MOST_LEARNT: Final = 256
+MAX_LEARNT: Final = 256
 """Columns of a learnt release: beyond a handful they carry noise alone."""
 MOST: Final = 1 << 20
 """Columns of any release."""
@@ -89,7 +89,7 @@ class Strategy(ABC):
         if self.dim is None:
             return
         require_count(dim=self.dim)
-        most, what = (MOST_LEARNT, "a learnt release") if self.learns else (MOST, "a release")
+        most, what = (MAX_LEARNT, "a learnt release") if self.learns else (MOST, "a release")
         if self.dim > most:
             raise ParameterError(f"{what} can have at most {most:,} numbers per user, got {self.dim:,}")
         object.__setattr__(self, "dim", int(self.dim))

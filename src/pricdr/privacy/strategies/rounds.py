@@ -15,7 +15,7 @@ from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
-from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Step
+from pricdr.privacy.steps import MAX_RATINGS, Declared, Kind, Step
 from pricdr.privacy.sums import (
     GUIDE_STEPS,
     Float64Array,
@@ -28,7 +28,7 @@ from pricdr.privacy.sums import (
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-MOST_COLUMNS: Final = 4096
+MAX_COLUMNS: Final = 4096
 _LARGEST: Final = 1e100
 """Numbers beyond this would overflow in a sum of squares."""
 _FLOOR: Final = 1e-3
@@ -82,8 +82,8 @@ def _signal(values: Float64Array, sigma: float) -> Float64Array:
 
 def matched(rows: Float64Array, owners: Ids, users: Ids) -> tuple[Float64Array, BoolArray]:
     """Return the rows of ``users``, in their order, and which of them have one; rows of other users are left out."""
-    if rows.ndim != 2 or rows.shape[1] > MOST_COLUMNS:  # before anything of their size is made
-        raise InputError(f"a guide has a row per user and at most {MOST_COLUMNS:,} columns, got shape {rows.shape}")
+    if rows.ndim != 2 or rows.shape[1] > MAX_COLUMNS:  # before anything of their size is made
+        raise InputError(f"a guide has a row per user and at most {MAX_COLUMNS:,} columns, got shape {rows.shape}")
     position_of = {user: position for position, user in enumerate(owners)}
     if len(position_of) != len(owners) or len(owners) != len(rows):
         raise InputError("a guide must have one row per user")
@@ -206,7 +206,7 @@ def _centring_step(number: int, declared: Declared, width: int, share: float) ->
         numbers=width + 1,
         moved=width + 1,
         spread=spread(declared),
-        most=MOST_RATINGS,
+        most=MAX_RATINGS,
         kind=Kind.GIVEN,
         published=False,
     )

@@ -13,7 +13,7 @@ from pricdr.data.ids import Ids
 from pricdr.errors import ParameterError, require_at_most_scale, require_count, require_not_negative, require_positive
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
-from pricdr.privacy.steps import MOST_ITEMS, MOST_RATINGS, Declared, Kind, Step, UserGroup
+from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Kind, Step, UserGroup
 from pricdr.privacy.strategies.base import Float32Array, Strategy
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
 from pricdr.privacy.strategies.rounds import Rounds, spread
@@ -25,8 +25,8 @@ SHARES: Final = (0.1, 0.1, 0.2, 0.6)
 WIDE: Final = 16
 """Columns of the first rounds: a random start needs some room to find what matters."""
 MEDIUM: Final = 8
-MOST_ROUNDS: Final = 8
-LEAST_FLOOR: Final = 1e-6
+MAX_ROUNDS: Final = 8
+MIN_FLOOR: Final = 1e-6
 BUCKET_CAP: Final = 16
 """Ratings of one user that count in one bucket. A cap on single entries moves no further than the entries do."""
 
@@ -46,13 +46,13 @@ class ItemModel:
 
     def __post_init__(self) -> None:
         require_count(dim=self.dim, rounds=self.rounds)
-        if self.rounds > MOST_ROUNDS:
-            raise ParameterError(f"an item model has at most {MOST_ROUNDS} rounds, got {self.rounds:,}")
+        if self.rounds > MAX_ROUNDS:
+            raise ParameterError(f"an item model has at most {MAX_ROUNDS} rounds, got {self.rounds:,}")
         require_positive(count_weight=self.count_weight)
         require_not_negative(user_prior=self.user_prior)
         require_at_most_scale(count_weight=self.count_weight, user_prior=self.user_prior)
-        if not LEAST_FLOOR <= self.floor < 1:
-            raise ParameterError(f"floor must lie in [{LEAST_FLOOR:g}, 1), got {self.floor!r}")
+        if not MIN_FLOOR <= self.floor < 1:
+            raise ParameterError(f"floor must lie in [{MIN_FLOOR:g}, 1), got {self.floor!r}")
 
     def learn(self, entries: Matrix, value: float, largest: float, run: Run, secrets: Secrets) -> Float64Array:
         """Return a unit row per item (or bucket). They are private: everything in them has passed through noise.
@@ -190,8 +190,8 @@ class Spectral(Strategy):
         super().__post_init__()
         object.__setattr__(self, "learn_from", _learn_from(self.learn_from))
         require_count(buckets=self.buckets)
-        if self.buckets > MOST_ITEMS:
-            raise ParameterError(f"at most {MOST_ITEMS:,} buckets, got {self.buckets:,}")
+        if self.buckets > MAX_ITEMS:
+            raise ParameterError(f"at most {MAX_ITEMS:,} buckets, got {self.buckets:,}")
         _ = self._rounds, self._model  # which check their constants
 
     @property
@@ -268,7 +268,7 @@ class Spectral(Strategy):
                 rows=rows,
                 numbers=numbers,
                 moved=rows * numbers,
-                most=MOST_RATINGS,
+                most=MAX_RATINGS,
                 spread=spread(declared) * several,
                 kind=Kind.COUNTED,
                 published=False,

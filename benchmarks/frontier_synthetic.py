@@ -22,11 +22,12 @@ import numpy.typing as npt
 
 from benchmarks.frontier_table import NOTE, Table
 from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
+from pricdr.arrays import Float64Array
 from pricdr.data.csr import CSR, with_values
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, hold_out
-from pricdr.evaluation.metrics import Float64Array, per_user
+from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import standard_error
 from pricdr.experiments.arms import GUIDE_DIM, key_of, resolved_strategy

@@ -7,15 +7,14 @@ their vectors. Time and memory grow with the number of ratings.
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Float32Array, IntArray
 from pricdr.data.pairs import DomainPair
-from pricdr.data.ratings import Ids, IntArray, Ratings
-
-Float32Array: TypeAlias = npt.NDArray[np.float32]
+from pricdr.data.ratings import Ids, Ratings
 
 _SLOTS: Final = 1 << 18
 """Popularity is a table of so many slots, of which every item has its share."""

@@ -20,6 +20,7 @@ import torch
 
 from pricdr._publish import publish
 from pricdr._transfer import transfer
+from pricdr.arrays import Float64Array
 from pricdr.data.ids import read_ids
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
@@ -29,7 +30,6 @@ from pricdr.data.synthetic import STRONGLY_SHARED, SyntheticConfig, synthetic_pa
 from pricdr.data.tables import write_ratings
 from pricdr.errors import PublishWarning
 from pricdr.evaluation.comparison import Comparison, evaluate
-from pricdr.evaluation.metrics import Float64Array
 from pricdr.evaluation.verdict import compare, standard_error
 from pricdr.extras import TRAIN
 from pricdr.files import new_folder

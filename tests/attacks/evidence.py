@@ -14,8 +14,9 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
+from pricdr.arrays import BoolArray
+
 FloatArray: TypeAlias = npt.NDArray[np.float64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Published = TypeVar("Published")
 
 LEVEL: Final = 1e-6

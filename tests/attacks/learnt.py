@@ -12,11 +12,12 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
+from pricdr.arrays import BoolArray
 from pricdr.data.csr import CSR
 from pricdr.privacy.accounting import LATTICE_FACTOR, Unit
 from pricdr.privacy.steps import Bounds, CalibratedStep, Grid, total_mu
 from pricdr.randomness import Secret
-from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from tests.attacks.evidence import FloatArray, Tally, decide
 from tests.attacks.integer_reference import Form, WholeSums
 from tests.attacks.rows import likelihood_ratio
 from tests.attacks.sensitivity import (

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from pricdr.arrays import BoolArray
 from pricdr.randomness import Secret
 from tests.attacks import flawed
-from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from tests.attacks.evidence import FloatArray, Tally, decide
 from tests.attacks.projection import Worlds
 from tests.attacks.rows import likelihood_ratio
 from tests.attacks.target import Opened, Setting, item_names, mixed

@@ -7,17 +7,18 @@ secret. Where it does not, attacks meet real private releases (:func:`private_re
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr._publish import publish
+from pricdr.arrays import Float32Array, Int32Array
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, sigma_for
-from pricdr.privacy.mechanism import Int32Array, clip_rows, on_grid, release_rows
+from pricdr.privacy.mechanism import clip_rows, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.steps import Bounds, Grid
 from pricdr.progress import silent
@@ -25,8 +26,6 @@ from pricdr.randomness import Randomness
 from pricdr.release import Release
 from pricdr.strategies import JLT, SJLT, Projection
 from tests.attacks.evidence import FloatArray
-
-Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 KNOWN_RATINGS: Final = 6
 """Ratings of every user that the adversary knows, beside the one in question."""

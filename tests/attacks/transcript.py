@@ -16,12 +16,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import BoolArray
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Grid, calibrate, total_mu
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.strategies import Guided, LearnFrom, Spectral
-from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from tests.attacks.evidence import FloatArray, Tally, decide
 from tests.attacks.integer_reference import WholeSums
 from tests.attacks.trace_steps import Transcript, trace_steps
 

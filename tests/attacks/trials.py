@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from pricdr.arrays import BoolArray
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
 from tests.attacks import flawed
-from tests.attacks.evidence import BoolArray, FloatArray, Tally, contest
+from tests.attacks.evidence import FloatArray, Tally, contest
 from tests.attacks.metadata import Contents, folder_contents, metadata_difference
 from tests.attacks.projection import (
     Distinguisher,

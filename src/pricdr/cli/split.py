@@ -12,7 +12,7 @@ from pricdr.cli.console import say, warn
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.csr import Float64Array
+    from pricdr.arrays import Float64Array
     from pricdr.data.reading.read import MemoryReading
     from pricdr.data.splits import Split
 

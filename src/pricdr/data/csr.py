@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from pricdr.arrays import BoolArray, IntArray
 from pricdr.errors import InputError
 
 __all__ = ["CSC", "CSR", "RatingMatrix", "as_csr", "checked_csr", "csr_of_cells", "sp"]
 
 Numbers: TypeAlias = npt.NDArray[Any]
-IntArray: TypeAlias = npt.NDArray[np.int64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
-Float64Array: TypeAlias = npt.NDArray[np.float64]
 if TYPE_CHECKING:
     CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
     """A sparse matrix of any type of numbers, by rows."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.csr import Float64Array
+from pricdr.arrays import Float64Array
 from pricdr.data.ratings import Ids
 from pricdr.data.reading.formats import CSV, INTEGERS, TSV, broken_parquet, escaped, literal
 from pricdr.data.reading.read import connected

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.csr import IntArray as IntArray
+from pricdr.arrays import IntArray
 from pricdr.data.csr import RatingMatrix, as_csr, csr_of_cells, kept_entries, moved_entries, row_counts, with_values
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import IdsLike as IdsLike

@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from pricdr.data.csr import CSR, Float64Array, entry_rows, row_counts
-from pricdr.data.csr import BoolArray as BoolArray
+from pricdr.arrays import BoolArray, Float64Array, IntArray
+from pricdr.data.csr import CSR, entry_rows, row_counts
 from pricdr.data.ids import Ids, require_ids
-from pricdr.data.ratings import IntArray, Ratings, RatingsLike
+from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.reading.formats import CSV
 from pricdr.data.reading.read import read_ratings
 from pricdr.data.tables import Columns, Text, read_delimited, read_text_columns, texts, write_ratings, write_table

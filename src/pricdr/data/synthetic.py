@@ -12,8 +12,9 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import IntArray
 from pricdr.data.pairs import DomainPair
-from pricdr.data.ratings import IntArray, Ratings
+from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError, require_count, require_positive
 
 Floats: TypeAlias = npt.NDArray[np.float64]

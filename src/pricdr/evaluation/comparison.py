@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import Ids, IntArray
-from pricdr.data.splits import ONE_AT_RANDOM, BoolArray, Split
+from pricdr.arrays import BoolArray, Float64Array, IntArray
+from pricdr.data.ratings import Ids
+from pricdr.data.splits import ONE_AT_RANDOM, Split
 from pricdr.errors import InputError, ParameterError, printable
-from pricdr.evaluation.metrics import (
-    CUTOFFS,
-    MEASURES,
-    OF_ONE_ITEM,
-    Float64Array,
-    Metrics,
-    averaged,
-    of_lists,
-    require_cutoffs,
-)
+from pricdr.evaluation.metrics import CUTOFFS, MEASURES, OF_ONE_ITEM, Metrics, averaged, of_lists, require_cutoffs
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
 from pricdr.evaluation.verdict import (
     Judgement,

@@ -11,10 +11,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import IntArray
+from pricdr.arrays import Float64Array, IntArray
 from pricdr.errors import ParameterError, require_count
 
-Float64Array: TypeAlias = npt.NDArray[np.float64]
 Metrics: TypeAlias = dict[str, Float64Array]
 """Metric → one value per user."""
 

@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.csr import RatingMatrix, sp
-from pricdr.data.ratings import IntArray
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
-from pricdr.evaluation.metrics import Float64Array, rank_of
+from pricdr.evaluation.metrics import rank_of
 from pricdr.progress import Progress, silent
 
 ScoreArray: TypeAlias = npt.NDArray[np.floating]

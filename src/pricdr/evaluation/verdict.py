@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from pricdr.arrays import Float64Array
 from pricdr.errors import InputError
-from pricdr.evaluation.metrics import Float64Array
 from pricdr.randomness import Simulation
 
 _RESAMPLES: Final = 10_000

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from pricdr._publish import publish
-from pricdr.data.ratings import IntArray, Ratings
+from pricdr.arrays import IntArray
+from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
 from pricdr.experiments.arms import DELTA, GUIDE_DIM, Guide, ReleaseSpec, RowContent
 from pricdr.privacy.accounting import Guarantee

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Final, TypeAlias
 import numpy as np
 
 from pricdr import __version__
+from pricdr.arrays import BoolArray
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings, RatingsLike
-from pricdr.data.splits import BoolArray, HeldOut, set_aside
+from pricdr.data.splits import HeldOut, set_aside
 from pricdr.errors import InputError, ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin
 from pricdr.models.training_data import ReleaseRows

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Float32Array, IntArray
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import as_ids
-from pricdr.data.ratings import Ids, IdsLike, IntArray, Ratings, RatingsLike
+from pricdr.data.ratings import Ids, IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, printable
 from pricdr.markup import summary_html
 from pricdr.models.interaction import MAX_SCORE, Interaction, largest
@@ -73,7 +74,6 @@ class Chosen:
 NOTHING_CHOSEN = Chosen()
 
 
-Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
 """One row per user or item: a float32 array, or a CSR matrix where rows are mostly zero."""
 

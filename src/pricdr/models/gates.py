@@ -20,10 +20,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.csr import CSR, sp
-from pricdr.data.ratings import IntArray
-from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut, draw_negatives
-from pricdr.evaluation.metrics import Float64Array
+from pricdr.data.splits import NEGATIVES, HeldOut, draw_negatives
 from pricdr.evaluation.verdict import clearly_above
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.training_data import TrainingData, unit_rows

@@ -9,17 +9,15 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import IntArray
+from pricdr.arrays import Float32Array, IntArray
 from pricdr.errors import InputError
 from pricdr.extras import TRAIN
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Float32Array = npt.NDArray[np.float32]
 Layer = tuple[Float32Array, Float32Array]
 """Weights (out x in) and biases, as torch keeps them."""
 MAX_SCORE: Final = 1e38

@@ -10,13 +10,14 @@ from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Float32Array, IntArray
 from pricdr.data.csr import CSR, sp
-from pricdr.data.ratings import Ids, IntArray, Ratings
+from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import require_count
 
 if TYPE_CHECKING:
@@ -86,8 +87,6 @@ class Recommendations(list[Recommendation]):
         }
         return to_frame(columns, library)
 
-
-Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 _GROUP: Final = 32
 """Items in a group: the best scores of all groups give a lower bound on the k-th best score."""

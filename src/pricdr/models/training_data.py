@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from pricdr.arrays import BoolArray, Float32Array
 from pricdr.data.csr import CSR, sp
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError, printable
 from pricdr.memory import require_memory
-from pricdr.models.fitted import FittedModel, Float32Array, Vectors
+from pricdr.models.fitted import FittedModel, Vectors
 
 _LOW: Final = 0.2
 _EXAMPLES: Final = 3
@@ -62,8 +62,6 @@ class Coverage:
         )
         return f"only in the target: {target}; only in the release: {release} (are they ids of the same kind?)"
 
-
-BoolArray = npt.NDArray[np.bool_]
 
 NARROW: Final = 32
 """The most numbers per row of a narrow release. They are few because each was chosen: none is left out, reconstructed

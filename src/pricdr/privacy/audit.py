@@ -7,12 +7,13 @@ the best test there is, the likelihood ratio.
 
 import math
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betainccinv, ndtr, ndtri
 
+from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.csr import CSR, sp
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
@@ -20,11 +21,9 @@ from pricdr.privacy.mechanism import Secrets, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, Grid, Kind, calibrate, total_mu
 from pricdr.privacy.strategies.base import Projection, Strategy
-from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
+from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness, Secret
-
-IntArray: TypeAlias = npt.NDArray[np.int64]
 
 _CELLS_PER_BATCH: Final = 1 << 22
 _CROWD: Final = 100

@@ -8,11 +8,12 @@ sensitivity / grid, whatever the inputs.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Float32Array, Int32Array, IntegerArray
 from pricdr.data.blocks import Matrix, RatingsSource, Transposed, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_product_by_pieces, with_values
 from pricdr.data.ids import Ids
@@ -23,9 +24,6 @@ from pricdr.privacy.steps import MAX_SUM, UNITS_PER_STEP, Bounds, CalibratedStep
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 
-Float32Array: TypeAlias = npt.NDArray[np.float32]
-Int32Array: TypeAlias = npt.NDArray[np.int32]
-IntegerArray: TypeAlias = npt.NDArray[Any]
 FloatT = TypeVar("FloatT", np.float32, np.float64)
 
 CELLS_PER_BLOCK: Final = 1 << 19

@@ -8,16 +8,14 @@ only a tie, one draw in 65,536, looks at the other 736 bits of the threshold: 76
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Int16Array, Int32Array
 from pricdr.privacy.accounting import GRID_STEPS, MAX_REFINEMENT
 from pricdr.randomness import Randomness, Seal, Stream
-
-Int16Array: TypeAlias = npt.NDArray[np.int16]
-Int32Array: TypeAlias = npt.NDArray[np.int32]
 
 PROBABILITY_BITS: Final = 768
 """Probabilities are multiples of 2^-768."""

@@ -10,11 +10,11 @@ than was paid for.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from pricdr.arrays import Float64Array, IntegerArray
 from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_row_sums, with_values
 from pricdr.errors import ParameterError
@@ -23,9 +23,6 @@ from pricdr.privacy.mechanism import Secrets
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.steps import Grid, Step
 from pricdr.progress import Progress, silent
-
-Float64Array: TypeAlias = npt.NDArray[np.float64]
-IntegerArray: TypeAlias = npt.NDArray[Any]
 
 GUIDE_STEPS: Final = 1 << 14
 """A guide's numbers are whole multiples of 1/2^14, so that sums of its rows are exact."""

@@ -16,21 +16,19 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betainc, gammainccinv, gammaincinv
 
+from pricdr.arrays import Float32Array, Float64Array
 from pricdr.errors import LedgerError, VerificationError
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger, Spend
 from pricdr.privacy.steps import MAX_ITEMS
 from pricdr.release.certificate import Certificate, LedgerStatement
-from pricdr.release.folder import Float32Array, row_chunks, verify
+from pricdr.release.folder import row_chunks, verify
 from pricdr.signing import public_text, read_public_key
-
-Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 ALPHA: Final = 1e-12
 """The probability that a single check refuses an honest release."""

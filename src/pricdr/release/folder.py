@@ -18,11 +18,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from pricdr.arrays import Float32Array
 from pricdr.data.ids import MAX_ID_LENGTH, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder, require_writable
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pricdr.data.tables import Library
     from pricdr.release.certificate import Certificate
 
-Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 MATRIX: Final = "release.safetensors"
 USERS: Final = "users.txt"

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.data.ratings import IntArray
+from pricdr.arrays import Float32Array, IntArray
 from pricdr.extras import FAISS
 from pricdr.models.fitted import FittedModel
-from pricdr.models.recommend import SCORES_AT_ONCE, Float32Array, top_items
+from pricdr.models.recommend import SCORES_AT_ONCE, top_items
 
 MAX_ROWS: Final = 32
 """Users scored in one product: more would save no time, and make the first of them wait."""

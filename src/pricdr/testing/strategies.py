@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from pricdr._publish import publish
+from pricdr.arrays import Float64Array
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio
@@ -22,8 +23,6 @@ from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.randomness import Simulation
 from pricdr.release import Release, verify
-
-Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _SINGLE: Final = 1 + 1e-6
 """Published numbers are in single precision."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from pricdr.arrays import Float64Array
 from pricdr.data.splits import HeldOut
 from pricdr.errors import (
     InputError,
@@ -23,7 +24,7 @@ from pricdr.errors import (
     require_positive,
     require_seed,
 )
-from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
+from pricdr.evaluation.metrics import per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.randomness import Simulation
 from pricdr.training.checkpoints import Checkpoint, State

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeAli
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import BoolArray
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.csr import row_counts, with_values
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 Keys: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 _GOOD, _BAD, _BLANK = range(3)
 _SHOWN: Final = 5
 """How many bad rows are shown."""

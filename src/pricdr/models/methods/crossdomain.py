@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 
+from pricdr.arrays import Float32Array
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import Config, PlaintextMethod, SearchSpace, Trained
-from pricdr.models.fitted import Chosen, FittedModel, Float32Array
+from pricdr.models.fitted import Chosen, FittedModel
 from pricdr.models.interaction import Interaction
 from pricdr.models.methods.networks import NetworkRun, SparseTower, TrainingRun, in_blocks, log_odds, numbers, train_run
 from pricdr.models.training_data import TrainingData

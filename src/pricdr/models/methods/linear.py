@@ -13,17 +13,18 @@ import torch
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
+from pricdr.arrays import Float32Array, Float64Array, IntArray
 from pricdr.data.csr import CSR
 from pricdr.data.pairs import DomainPair
-from pricdr.data.ratings import IntArray, Ratings
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_positive
-from pricdr.evaluation.metrics import Float64Array, per_user
+from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import Verdict, compare
 from pricdr.memory import require_memory
 from pricdr.models.base import Config, PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
-from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Float32Array, Trust, Vectors
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust, Vectors
 from pricdr.models.gates import Gates, Newcomers, shows_gain
 from pricdr.models.methods.networks import log_odds
 from pricdr.models.training_data import ReleaseRows, TrainingData, unit_rows

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from pricdr.arrays import Float32Array
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import Trained
-from pricdr.models.fitted import Chosen, FittedModel, Float32Array
+from pricdr.models.fitted import Chosen, FittedModel
 from pricdr.training.loop import TrainableNetwork, TrainingOptions, seeded, train_network
 from pricdr.training.rows import Bags
 from pricdr.training.run_log import RunLog

@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Protocol, Self, TypeAlias
+from typing import ClassVar, Final, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from pricdr.arrays import Float32Array
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.accounting import Guarantee
@@ -19,8 +19,6 @@ MAX_LEARNT: Final = 256
 """Columns of a learnt release: beyond a handful they carry noise alone."""
 MOST: Final = 1 << 20
 """Columns of any release."""
-
-Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 
 def default_dim(guarantee: Guarantee) -> int:

@@ -5,11 +5,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from pricdr.arrays import Float32Array
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.strategies.base import Float32Array, Projection, default_dim
+from pricdr.privacy.strategies.base import Projection, default_dim
 from pricdr.progress import Progress
 from pricdr.randomness import Randomness
 

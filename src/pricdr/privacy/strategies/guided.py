@@ -5,14 +5,14 @@ from typing import ClassVar, Final, Self
 
 import numpy as np
 
+from pricdr.arrays import Float32Array, IntegerArray
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy
+from pricdr.privacy.strategies.base import GuideRows, Strategy
 from pricdr.privacy.strategies.rounds import Rounds, guide, matched
-from pricdr.privacy.sums import IntegerArray
 
 SHARES: Final = (0.15, 0.25, 0.6)
 """Of μ², by round: the last round's rows are what is published, so it gets most."""

@@ -6,10 +6,11 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Float32Array
 from pricdr.data.ratings import Ids
 from pricdr.parallel import each_block
 from pricdr.privacy.mechanism import squared_norms
-from pricdr.privacy.strategies.base import Float32Array, RandomProjection
+from pricdr.privacy.strategies.base import RandomProjection
 from pricdr.progress import Progress
 from pricdr.randomness import BLOCK, Bytes, Randomness, Stream
 

@@ -5,28 +5,18 @@ is power iteration on the ratings with noise in every round: what many users sha
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from pricdr.arrays import BoolArray, Float64Array, IntegerArray
 from pricdr.data.csr import sp
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MAX_RATINGS, Declared, Kind, Step
-from pricdr.privacy.sums import (
-    GUIDE_STEPS,
-    Float64Array,
-    IntegerArray,
-    directions,
-    noisy_sums,
-    user_totals,
-    whole_guide,
-)
-
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
+from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, user_totals, whole_guide
 
 MAX_COLUMNS: Final = 4096
 _LARGEST: Final = 1e100

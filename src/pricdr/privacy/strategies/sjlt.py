@@ -5,10 +5,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from pricdr.arrays import Float32Array
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
-from pricdr.privacy.strategies.base import Float32Array, RandomProjection
+from pricdr.privacy.strategies.base import RandomProjection
 from pricdr.privacy.strategies.jlt import normals_from, unit_rows
 from pricdr.progress import Progress
 from pricdr.randomness import Bytes, Randomness

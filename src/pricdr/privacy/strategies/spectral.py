@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import Float32Array, Float64Array
 from pricdr.data.blocks import Matrix, Transposed
 from pricdr.data.csr import CSR, sp, with_values
 from pricdr.data.ids import Ids
@@ -14,10 +15,10 @@ from pricdr.errors import ParameterError, require_at_most_scale, require_count, 
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Kind, Step, UserGroup
-from pricdr.privacy.strategies.base import Float32Array, Strategy
+from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
 from pricdr.privacy.strategies.rounds import Rounds, spread
-from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
+from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.randomness import Stream
 
 SHARES: Final = (0.1, 0.1, 0.2, 0.6)

@@ -178,11 +178,11 @@ def publish(
     steps = strategy.steps(declared)
     if share < 1:
         steps = (replace(steps[-1], name="left out", share=1 - share), replace(steps[-1], share=share))
-    settled = calibrate(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
+    calibrated = calibrate(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
     entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
-    run = Run(settled, Simulation(seed), noisy=noisy)
+    run = Run(calibrated, Simulation(seed), noisy=noisy)
     matrix = strategy.publish(entries if rated else _without_ratings(entries), run)
-    return SimulatedRelease(matrix, ratings.users, settled[-1].grid.sigma)
+    return SimulatedRelease(matrix, ratings.users, calibrated[-1].grid.sigma)
 
 
 def _without_ratings(entries: Entries) -> Entries:

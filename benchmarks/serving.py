@@ -32,7 +32,7 @@ from benchmarks.recommend import random_model
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.interaction import Interaction
 from pricdr.serving.search import ApproximateSearch, build_search
-from pricdr.serving.snapshot import Query, Snapshot
+from pricdr.serving.snapshot import ItemsQuery, Snapshot
 
 ROOT = Path(__file__).parents[1]
 USERS = 20_000
@@ -271,7 +271,7 @@ def show_methods(items: int) -> None:
 
 def timed(snapshot: Snapshot, count: int) -> float:
     """Return the milliseconds per user when ``count`` users are answered together, the best of several runs."""
-    queries = [Query(user, 10) for user in snapshot.model.users[:count]]
+    queries = [ItemsQuery(user, 10) for user in snapshot.model.users[:count]]
     best = float("inf")
     for _ in range(8):
         started = time.perf_counter()

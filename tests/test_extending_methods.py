@@ -40,7 +40,7 @@ def catalogue(monkeypatch):
     """The example's name, once the user has named its class."""
     monkeypatch.setattr(METHODS, "_registered", {})
     monkeypatch.setattr(METHODS, "_references", {})
-    return METHODS.named("neighbours:Neighbours")
+    return METHODS.resolve_reference("neighbours:Neighbours")
 
 
 @pytest.fixture(scope="module")

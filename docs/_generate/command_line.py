@@ -8,7 +8,7 @@ import typer
 from pydantic import TypeAdapter
 
 from pricdr.cli import app
-from pricdr.cli.publish_settings import SETTINGS, Settings
+from pricdr.cli.publish_settings import SETTINGS, PublishSettings
 
 INTRODUCTION: Final = """# Command line
 
@@ -54,7 +54,7 @@ def _settings() -> Iterator[str]:
     """Yield what a file for --config can set beside the options."""
     yield "### Settings of pricdr publish --config"
     yield "TOML: every option above by its name without dashes in front, except `log-json`, and these:"
-    described = TypeAdapter(Settings).json_schema()["properties"]
+    described = TypeAdapter(PublishSettings).json_schema()["properties"]
     for key, field in SETTINGS.items():
         yield f"`{key}`\n:   {_plain(' '.join(described[field]['description'].split()))}"
 

@@ -46,7 +46,7 @@ def transfer(
         progress: True shows how far it has come; a function is called with it.
     """
     if isinstance(method, str):
-        method = configure(METHODS.named(method), {})
+        method = configure(METHODS.resolve_reference(method), {})
     if release is not None and plaintext_source is not None:
         raise ParameterError("give a release or a plaintext source, not both")
     given = DataAccess.TARGET if release is None else DataAccess.RELEASE

@@ -43,7 +43,7 @@ def fields_without_default(kind: type) -> list[str]:
     ]
 
 
-class Offer(NamedTuple):
+class EntryPoint(NamedTuple):
     """A class that an installed package offers under a name, not imported yet."""
 
     home: str
@@ -71,7 +71,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._registered: dict[str, type[T]] = {}
         self._references: dict[str, str] = {}
         self._path: tuple[str, ...] | None = None
-        self._offers: dict[str, Offer] = {}
+        self._offers: dict[str, EntryPoint] = {}
         self._conflicts: dict[str, str] = {}
         self._problems: list[str] = []
 
@@ -102,13 +102,13 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             return self._registered[name]
         offered = self._offered()
         if name in offered:
-            return self._taken(name, offered[name])
+            return self._load(name, offered[name])
         raise ParameterError(self._conflicts.get(name) or self._unknown(name))
 
-    def named(self, text: str) -> str:
+    def resolve_reference(self, text: str) -> str:
         """Return the name for what the user typed: a name as it is, or that of module:Class, which is imported.
 
-        Not for text from files: see :meth:`spelled`.
+        Not for text from files: see :meth:`resolve_stored`.
         """
         if ":" not in text:
             return text
@@ -121,7 +121,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._references[text] = name
         return name
 
-    def spelled(self, text: str) -> str:
+    def resolve_stored(self, text: str) -> str:
         """Return the name for text in a file: module:Class stands for a name only where the user has named it too."""
         return self._references.get(text, text)
 
@@ -168,7 +168,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             )
         return f"there is no {self.kind} {name!r:.60}: {names}, or one of your own as module:Class"
 
-    def _taken(self, name: str, offer: Offer) -> type[T]:
+    def _load(self, name: str, offer: EntryPoint) -> type[T]:
         """Return the class that a package offers, once it is what it should be."""
         try:
             kind = _imported_safely(offer.home)
@@ -179,7 +179,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             raise ParameterError(f"{self.kind} {name} of {offer.package} ({offer.home}): {error}") from error
         return cast(type[T], kind)
 
-    def _offered(self) -> Mapping[str, Offer]:
+    def _offered(self) -> Mapping[str, EntryPoint]:
         """Return what is offered by the packages that can be imported now, read from their metadata.
 
         A name that more than one package offers is taken from none of them.
@@ -189,7 +189,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         # Imported here: it takes as long as everything else that pricdr --help imports.
         from importlib.metadata import distributions
 
-        found: dict[str, list[Offer]] = {}
+        found: dict[str, list[EntryPoint]] = {}
         seen: set[str] = set()
         self._problems = []
         for distribution in distributions():
@@ -210,7 +210,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 elif name in self.own:
                     self._problems.append(f"{where}, a name of PriCDR's own: ours is used")
                 elif home not in [offer.home for offer in found.setdefault(name, [])]:
-                    found[name].append(Offer(home, package))
+                    found[name].append(EntryPoint(home, package))
         self._offers = {name: offers[0] for name, offers in found.items() if len(offers) == 1}
         self._conflicts = {
             name: f"{self.kind} {name} is offered by "

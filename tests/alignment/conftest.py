@@ -10,7 +10,7 @@ from pricdr.alignment.messages import Message, WhoLearns, read_message
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import (
     Alignment,
-    State,
+    ProtocolState,
     answered,
     begin,
     begin_answer,
@@ -39,14 +39,14 @@ def start(
     who_learns: WhoLearns = WhoLearns.STARTER,
     pad_to: int | None = None,
     blinder: Blinder = Blinder(),  # noqa: B008 - immutable
-) -> tuple[State, Message]:
+) -> tuple[ProtocolState, Message]:
     """Return the state that ``finish`` needs, and the first message."""
     state = begin(ids, who_learns=who_learns, pad_to=pad_to)
     message = first_message(state, blinder)
     return started(state, message), message
 
 
-def answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> tuple[State, Message]:
+def answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> tuple[ProtocolState, Message]:
     """Return the state that ``accept`` needs, and the second message."""
     state = begin_answer(message, ids, pad_to=pad_to)
     reply = second_message(state, message)

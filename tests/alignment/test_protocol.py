@@ -13,7 +13,7 @@ from pricdr.alignment.curve import Blinder
 from pricdr.alignment.messages import Message, WhoLearns, list_sha256
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.alignment.protocol import (
-    Step,
+    ProtocolStep,
     accept,
     answered,
     begin,
@@ -200,8 +200,8 @@ def test_states_drop_what_is_no_longer_needed():
     assert both.key is None
     assert both.ids == ("a",)
     done = finished(begin_finish(state, second))
-    assert (done.step, done.key, done.ids, done.own) == (Step.FINISHED, None, (), ())
-    assert finished(both).step is Step.ACCEPTED
+    assert (done.step, done.key, done.ids, done.own) == (ProtocolStep.FINISHED, None, (), ())
+    assert finished(both).step is ProtocolStep.ACCEPTED
     begun = begin_answer(first, normalised(["a"]))
     assert begun.key is not None
     assert answered(begun, second).key is None
@@ -223,5 +223,5 @@ def test_with_both_a_starter_that_stops_knows_the_list_and_the_answerer_does_not
     state, first = start(theirs, who_learns=WhoLearns.BOTH)
     waiting, reply = answer(first, ours)
     assert finish(state, reply).users == ("b", "c")
-    assert (waiting.step, waiting.key) == (Step.ANSWERED, None), "nothing is left to compute the list with"
+    assert (waiting.step, waiting.key) == (ProtocolStep.ANSWERED, None), "nothing is left to compute the list with"
     assert accept(waiting, ["c"]).users == ("c",), "and whatever it is sent it must believe"

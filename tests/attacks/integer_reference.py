@@ -1,4 +1,4 @@
-"""The integer code of the learnt strategies without its noise, on a settled grid: how far neighbours really are.
+"""The integer code of the learnt strategies without its noise, on a calibrated grid: how far neighbours really are.
 
 What :mod:`tests.attacks.sensitivity` searches in the formula is looked for here in what ``publish`` computes: whole
 units, guides in whole steps, products and sums rounded down, buckets and scaled users.
@@ -54,44 +54,44 @@ class WholeSums:
     """How many buckets items are hashed into (sums over raters only)."""
     count_weight: float = 0.3
 
-    def settled(self, pair: Neighbours) -> tuple[CalibratedStep, ...]:
+    def calibrated(self, pair: Neighbours) -> tuple[CalibratedStep, ...]:
         """Return the steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
         users, items = pair.before.shape
         declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=None if self.buckets else items)
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
-        settled = calibrate(self._layout(declared, pair), guarantee, self.bounds)
-        return tuple(one for one in settled if self._measured(one.step))
+        calibrated = calibrate(self._layout(declared, pair), guarantee, self.bounds)
+        return tuple(one for one in calibrated if self._measured(one.step))
 
     def sums(
         self,
         pair: Neighbours,
         ratings: FloatArray | CSR,
-        settled: tuple[CalibratedStep, ...],
+        calibrated: tuple[CalibratedStep, ...],
         *,
         randomness: Randomness | None = None,
         seen: Mapping[str, FloatArray] | None = None,
     ) -> Transcript:
         """Return what each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
-        run = Run(settled, randomness or Simulation(0), noisy=randomness is not None)
+        run = Run(calibrated, randomness or Simulation(0), noisy=randomness is not None)
         with trace_steps(seen) as transcript, erasing() as secrets:
             if self.form is Form.ITEMS:
                 with starting_from(pair.guide):
                     self._model(pair).learn(self._hashed(entries, run), entries.value, 1.0, run, secrets)
             else:
                 self._rounds(pair).publish(entries, whole_guide(pair.guide), run, secrets)
-        return {one.step.name: np.rint(transcript[one.step.name] / one.grid.step) for one in settled}
+        return {one.step.name: np.rint(transcript[one.step.name] / one.grid.step) for one in calibrated}
 
     def ratio(self, pair: Neighbours) -> float:
         """Return how far apart neighbours are in standard deviations, over the claimed μ: at most 1 where it holds.
 
         Where a second step follows, both inputs go on from the first step's output on ``before``.
         """
-        settled = self.settled(pair)
-        one = self.sums(pair, pair.before, settled)
-        seen = {step.step.name: one[step.step.name] * step.grid.step for step in settled}
-        two = self.sums(pair, pair.after, settled, seen=seen)
-        shown = settled[:1] if self.form is Form.CENTRE else settled
+        calibrated = self.calibrated(pair)
+        one = self.sums(pair, pair.before, calibrated)
+        seen = {step.step.name: one[step.step.name] * step.grid.step for step in calibrated}
+        two = self.sums(pair, pair.after, calibrated, seen=seen)
+        shown = calibrated[:1] if self.form is Form.CENTRE else calibrated
         apart = [
             float(np.linalg.norm(two[step.step.name] - one[step.step.name])) * step.grid.step / step.grid.sigma
             for step in shown
@@ -152,15 +152,15 @@ def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArra
 
     ``exact`` computes the rows of one input without any rounding, in the ratings' own scale.
     """
-    (settled,) = way.settled(pair)
+    (calibrated,) = way.calibrated(pair)
     whole, smooth = (
         np.abs(after - before)
         for before, after in (
-            [way.sums(pair, ratings, (settled,))["rows"] for ratings in (pair.before, pair.after)],
-            [exact(ratings) / settled.grid.step for ratings in (pair.before, pair.after)],
+            [way.sums(pair, ratings, (calibrated,))["rows"] for ratings in (pair.before, pair.after)],
+            [exact(ratings) / calibrated.grid.step for ratings in (pair.before, pair.after)],
         )
     )
-    spread = settled.step.spread
+    spread = calibrated.step.spread
     assert spread is not None
-    allowed = 1 + spread * 2.0 ** -settled.step.fine_bits(settled.grid)
+    allowed = 1 + spread * 2.0 ** -calibrated.step.fine_bits(calibrated.grid)
     return float((whole - smooth).max()) / allowed

@@ -50,7 +50,7 @@ class LearntTarget:
     @property
     def mu(self) -> float:
         """The parameter that bounds every attack on it, with what the integer noise adds."""
-        return total_mu(self.way.settled(self.pair)) * LATTICE_FACTOR
+        return total_mu(self.way.calibrated(self.pair)) * LATTICE_FACTOR
 
     def __str__(self) -> str:
         return self.name
@@ -94,13 +94,13 @@ def _published(
 ) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray]:
     """Return each trial's input, what was published of it (trials x rows x numbers), and what either expects."""
     way, pair = target.way, target.pair
-    (settled,) = (_with_noise(one, noise_scale) for one in way.settled(pair))
-    name = settled.step.name
+    (calibrated,) = (_with_noise(one, noise_scale) for one in way.calibrated(pair))
+    name = calibrated.step.name
     truth = rng.random(trials) < 0.5
     side_by_side = replace(pair, guide=np.tile(pair.guide, (trials, 1)))
     with Secret() as secret:
-        published = way.sums(side_by_side, _copies(pair, truth), (settled,), randomness=secret)[name]
-    absent, present = (way.sums(pair, ratings, (settled,))[name] for ratings in (pair.before, pair.after))
+        published = way.sums(side_by_side, _copies(pair, truth), (calibrated,), randomness=secret)[name]
+    absent, present = (way.sums(pair, ratings, (calibrated,))[name] for ratings in (pair.before, pair.after))
     return truth, published.reshape(trials, *absent.shape), absent, present
 
 
@@ -180,6 +180,6 @@ def _copies(pair: Neighbours, truth: BoolArray) -> CSR:
     return (placed[0] + placed[1]).tocsr()
 
 
-def _with_noise(settled: CalibratedStep, scale: float) -> CalibratedStep:
-    grid = settled.grid
-    return CalibratedStep(settled.step, Grid(grid.sigma * scale, grid.step * scale, grid.refinement))
+def _with_noise(calibrated: CalibratedStep, scale: float) -> CalibratedStep:
+    grid = calibrated.grid
+    return CalibratedStep(calibrated.step, Grid(grid.sigma * scale, grid.step * scale, grid.refinement))

@@ -2,7 +2,7 @@
 
 Two things are searched. ``Formula``: the theorem of :mod:`pricdr.privacy.sums` in double precision, and variants of it
 with one flaw each, to show that the search would find a violation. ``tests.attacks.integer_reference`` has the real
-integer code on a settled grid. A ratio above 1 is a broken promise.
+integer code on a calibrated grid. A ratio above 1 is a broken promise.
 """
 
 from collections.abc import Callable

@@ -22,15 +22,15 @@ def test_one_row_does_not_show_what_the_matrix_does(rng):
 
 @pytest.mark.parametrize("name", ROUNDS)
 def test_the_steps_laid_open_are_those_that_are_published(name, any_seed):
-    """Looking changes nothing; and every step is looked at, once, with the noise that was settled."""
+    """Looking changes nothing; and every step is looked at, once, with the noise that was calibrated."""
     target = ROUNDS[name]
     for world in (0, 1):
         seen = target.run(world, Simulation(any_seed))
-        run = Run(target.settled, Simulation(any_seed))
+        run = Run(target.calibrated, Simulation(any_seed))
         assert np.array_equal(seen["rows"].astype(np.float32), target.strategy.publish(target.entries[world], run))
-        assert list(seen) == [one.step.name for one in target.settled]
+        assert list(seen) == [one.step.name for one in target.calibrated]
         again = target.expected(world, seen, Simulation(any_seed))
-        for one in target.settled:
+        for one in target.calibrated:
             drawn = (seen[one.step.name] - again[one.step.name]) / one.grid.step
             assert np.abs(drawn - np.rint(drawn)).max() < 1e-3
             assert 0 < np.abs(drawn).max() < 10 * one.grid.sigma / one.grid.step
@@ -78,5 +78,5 @@ def test_what_takes_notes_is_gone_afterwards():
     target = ROUNDS["guided, one round: a popular item"]
     with trace_steps() as transcript:
         pass
-    target.strategy.publish(target.entries[0], Run(target.settled, Simulation(1)))
+    target.strategy.publish(target.entries[0], Run(target.calibrated, Simulation(1)))
     assert transcript == {}

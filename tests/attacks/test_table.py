@@ -35,7 +35,7 @@ def test_what_is_attacked_is_held_to_what_is_certified():
     for mu, epsilon in ((MU, 4), *((target.mu, 4) for target in TARGETS), *((one.mu, 8) for one in ROUNDS.values())):
         assert mu == pytest.approx(mu_of(epsilon, 1e-6), rel=1e-6)
     target = TARGETS[0]
-    assert target.mu / total_mu(target.way.settled(target.pair)) == pytest.approx(LATTICE_FACTOR, rel=1e-12)
+    assert target.mu / total_mu(target.way.calibrated(target.pair)) == pytest.approx(LATTICE_FACTOR, rel=1e-12)
 
 
 def test_the_power_to_catch_too_little_noise_is_computed():

@@ -43,7 +43,7 @@ class GuideOf:
 
 @dataclass(frozen=True)
 class RoundsTarget:
-    """Two inputs and a strategy in rounds, with its noise settled for them."""
+    """Two inputs and a strategy in rounds, with its noise calibrated for them."""
 
     strategy: Spectral | Guided
     before: FloatArray
@@ -57,7 +57,7 @@ class RoundsTarget:
     """Below 1 cheats."""
 
     @cached_property
-    def settled(self) -> tuple[CalibratedStep, ...]:
+    def calibrated(self) -> tuple[CalibratedStep, ...]:
         """Its steps, their noise as promised times ``noise_scale``."""
         scale = self.noise_scale
         return tuple(
@@ -90,13 +90,13 @@ class RoundsTarget:
     def run(self, world: int, randomness: Randomness) -> Transcript:
         """Run all steps on one input, and return what each gave."""
         with trace_steps() as transcript:
-            self.strategy.publish(self.entries[world], Run(self.settled, randomness))
+            self.strategy.publish(self.entries[world], Run(self.calibrated, randomness))
         return transcript
 
     def expected(self, world: int, seen: Mapping[str, FloatArray], randomness: Randomness) -> Transcript:
         """Return what every step would have given without noise, after what was ``seen`` of those before it."""
         with trace_steps(seen) as transcript:
-            self.strategy.publish(self.entries[world], Run(self.settled, randomness, noisy=False))
+            self.strategy.publish(self.entries[world], Run(self.calibrated, randomness, noisy=False))
         return transcript
 
 
@@ -118,7 +118,7 @@ def scored(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> Sc
     """Return what the best adversary makes of a transcript."""
     absent, present = (target.expected(world, seen, randomness) for world in (0, 1))
     score = squares = 0.0
-    for one in target.settled:
+    for one in target.calibrated:
         name = one.step.name
         shift = (present[name] - absent[name]) / one.grid.sigma
         middle = (seen[name] - (absent[name] + present[name]) / 2) / one.grid.sigma

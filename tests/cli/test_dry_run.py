@@ -23,7 +23,7 @@ def users(here):
 
 
 @pytest.fixture
-def rehearse(publish):
+def dry_run(publish):
     """Run a dry run with ordinary values."""
     return lambda *arguments: publish(*arguments, "--dry-run")
 
@@ -32,8 +32,8 @@ def _plain(text):
     return " ".join(text.split())
 
 
-def test_a_dry_run_says_noise_cost_room_memory_time_and_the_certificate(ratings, users, ledger, rehearse):
-    outcome = rehearse(ratings, "--users", users, "--ledger", ledger)
+def test_a_dry_run_says_noise_cost_room_memory_time_and_the_certificate(ratings, users, ledger, dry_run):
+    outcome = dry_run(ratings, "--users", users, "--ledger", ledger)
     assert outcome.code == 0
     assert [line for line in outcome.err.splitlines() if "look like stars" not in line] == []
     shown = _plain(outcome.out)
@@ -47,7 +47,7 @@ def test_a_dry_run_says_noise_cost_room_memory_time_and_the_certificate(ratings,
 
 
 @pytest.mark.parametrize("options", STRATEGIES, ids=" ".join)
-def test_a_dry_run_spends_draws_and_writes_nothing(here, ratings, users, pricdr, rehearse, tree, monkeypatch, options):
+def test_a_dry_run_spends_draws_and_writes_nothing(here, ratings, users, pricdr, dry_run, tree, monkeypatch, options):
     unit = "user" if "user" in options else "rating"
     pricdr("ledger", "init", "own.jsonl", "--epsilon", 8, "--delta", 1e-6, "--unit", unit)
 
@@ -61,7 +61,7 @@ def test_a_dry_run_spends_draws_and_writes_nothing(here, ratings, users, pricdr,
             watched.setattr(module, name, drawn)
         for name in ("secrets.token_bytes", "secrets.token_hex", "os.urandom"):
             watched.setattr(name, drawn)
-        outcome = rehearse(ratings, "--users", users, "--ledger", "own.jsonl", *options)
+        outcome = dry_run(ratings, "--users", users, "--ledger", "own.jsonl", *options)
     assert outcome.code == 0, outcome.err
     assert tree() == before
 
@@ -106,9 +106,9 @@ def test_the_certificate_foreseen_is_the_one_issued(here, ratings, users, pricdr
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
-def test_a_dry_run_refuses_what_the_real_run_would(ratings, ledger, rehearse, publish, tree, options, code, says):
+def test_a_dry_run_refuses_what_the_real_run_would(ratings, ledger, dry_run, publish, tree, options, code, says):
     before = tree()
-    for run in (rehearse, publish):
+    for run in (dry_run, publish):
         outcome = run(ratings, "--ledger", ledger, *options)
         assert outcome.code == code
         assert says in outcome.err
@@ -116,23 +116,23 @@ def test_a_dry_run_refuses_what_the_real_run_would(ratings, ledger, rehearse, pu
 
 
 @pytest.mark.parametrize("kind", ["read-only", "hard link"])
-def test_a_ledger_that_cannot_be_spent_from_is_refused_in_a_dry_run_too(here, ratings, ledger, rehearse, kind):
+def test_a_ledger_that_cannot_be_spent_from_is_refused_in_a_dry_run_too(here, ratings, ledger, dry_run, kind):
     if kind == "read-only":
         ledger.chmod(0o444)
     else:
         (here / "other.jsonl").hardlink_to(ledger)
-    outcome = rehearse(ratings, "--ledger", ledger)
+    outcome = dry_run(ratings, "--ledger", ledger)
     assert outcome.code == 2
     assert kind.replace("hard link", "names (hard links)") in outcome.err
 
 
-def test_the_papers_calibration_costs_what_it_delivers(ratings, users, rehearse):
-    outcome = rehearse(ratings, "--users", users, "--strategy", "jlt", *config(calibration="paper"))
+def test_the_papers_calibration_costs_what_it_delivers(ratings, users, dry_run):
+    outcome = dry_run(ratings, "--users", users, "--strategy", "jlt", *config(calibration="paper"))
     assert "paper calibration: nominal epsilon 4, exact 0.0" in outcome.out
 
 
-def test_a_dry_run_without_noise_says_so(ratings, users, rehearse):
-    shown = rehearse(ratings, "--users", users, *config(insecure_no_noise=True)).out
+def test_a_dry_run_without_noise_says_so(ratings, users, dry_run):
+    shown = dry_run(ratings, "--users", users, *config(insecure_no_noise=True)).out
     assert "noise: none" in shown
     assert "cost: it is NOT PRIVATE" in shown
 
@@ -175,7 +175,7 @@ def test_the_log_says_what_happened_and_is_private(here, ratings, users, ledger,
     assert publish(*asked, "--epsilon", 8, out="more").code == 1
     events = _events(here / "publish.jsonl")
     assert [event["event"] for event in events] == [
-        *("began", "rehearsed", "finished", "began", "made", "published", "finished", "began", "failed")
+        *("began", "dry_run", "finished", "began", "made", "published", "finished", "began", "failed")
     ]
     certificate = verify(here / "release").certificate
     made, failed = events[4], events[-1]

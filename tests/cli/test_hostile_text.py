@@ -10,7 +10,7 @@ import pytest
 import pricdr.cli
 from pricdr import verify
 from pricdr.cli.console import fail, progress_bar, say, warn, working
-from pricdr.release.readme import Section
+from pricdr.release.readme import ReadmeSection
 
 EVIL = "\x1b[31mred\x07 \u202eturned\u2028 [/bold] [red]\x9b1m"
 SHOWN = r"\u001b[31mred\u0007 \u202eturned\u2028 [/bold] [red]\u009b1m"
@@ -77,7 +77,7 @@ def test_a_progress_bar_shows_names_as_they_are(terminal):
 
 
 def test_inspect_shows_a_certificates_text_and_obeys_none(release, pricdr, monkeypatch):
-    section, verified = Section(f"title {EVIL}", (f"line {EVIL}", "short\nverified: forged")), verify(release)
+    section, verified = ReadmeSection(f"title {EVIL}", (f"line {EVIL}", "short\nverified: forged")), verify(release)
     monkeypatch.setattr("pricdr.release.verify", lambda *_, **__: verified)
     monkeypatch.setattr("pricdr.release.inspection.statement", lambda certificate: [section])
     outcome = pricdr("inspect", release)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import InputError
-from pricdr.experiments.arms import Axis, Point, ReleaseSpec, RowContent
+from pricdr.experiments.arms import Axis, CurvePoint, ReleaseSpec, RowContent
 from pricdr.experiments.spec import read_search, read_spec, read_specs
 from pricdr.models.catalogue import configure
 
@@ -217,7 +217,7 @@ def test_arms_that_vary_are_points_of_a_curve(tmp_path):
     arms = read_spec(write(tmp_path, text)).arms[1:]
     assert [arm.name for arm in arms] == ["jlt, ε = 0.5", "jlt, ε = 8"]
     assert [arm.release.epsilon for arm in arms] == [0.5, 8]
-    assert [arm.point for arm in arms] == [Point(curve="jlt", axis=Axis.EPSILON, at=at) for at in (0.5, 8)]
+    assert [arm.point for arm in arms] == [CurvePoint(curve="jlt", axis=Axis.EPSILON, at=at) for at in (0.5, 8)]
     text = GOOD.replace("settings = { width = 50 }", "vary = { dim = [100, 800] }")
     assert [arm.release.dim for arm in read_spec(write(tmp_path, text)).arms[1:]] == [100, 800]
     text = GOOD.replace("settings = { width = 50 }", "vary = { source_share = [1, 0.125] }")

@@ -90,7 +90,7 @@ def test_two_packages_with_one_name_are_both_named_and_neither_is_taken(installe
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
     assert says in shown.err
-    assert METHODS.named("one.home:Neighbours") == "neighbours"  # what the user names is what the user gets
+    assert METHODS.resolve_reference("one.home:Neighbours") == "neighbours"  # what the user names is what the user gets
     assert method_class("neighbours").__module__ == "one.home"
 
 

@@ -114,8 +114,8 @@ def test_a_spec_may_name_a_module_that_the_user_names_too(evil, tmp_path):
     (tmp_path / "table.toml").write_text(text)
     with pytest.raises(InputError, match="unless the command line names it too"):
         read_spec(tmp_path / "table.toml")
-    assert METHODS.named("evil:Neighbours") == "neighbours"
-    assert BY_NAME.named("evil:Buckets") == "buckets"
+    assert METHODS.resolve_reference("evil:Neighbours") == "neighbours"
+    assert BY_NAME.resolve_reference("evil:Buckets") == "buckets"
     assert evil()
     (arm,) = read_spec(tmp_path / "table.toml").arms
     assert (arm.method_name, arm.release.strategy_name) == ("neighbours", "buckets")
@@ -126,7 +126,7 @@ def test_looking_a_name_up_imports_nothing(evil, name):
     for registry in (METHODS, BY_NAME):
         assert name not in registry
         assert registry.get(name) is None
-        assert registry.spelled(name) == name
+        assert registry.resolve_stored(name) == name
         with pytest.raises(ParameterError, match="there is no"):
             registry.find(name)
     with pytest.raises(ParameterError, match="there is no method"):

@@ -36,7 +36,7 @@ from pricdr.errors import InputError, PriCDRError, VerificationError
 from pricdr.privacy.accounting import Calibration
 from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
-from pricdr.release.certify import issue, settled_by
+from pricdr.release.certify import calibrated_by, issue
 from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE, USERS
 from pricdr.release.inspection import Inspection
 from pricdr.release.page import render_inspection
@@ -182,7 +182,7 @@ def _reissued(rng: Random, content: Any) -> bytes:
         _scale_noise(content, rng.choice((0.5, 0.9, 1 - 1e-6, 1 + 1e-6, 1.01, 1.1, 2.0, 1e6, 1e-6)))
     try:
         draft = Certificate.model_validate(_without_digest(content))
-        certificate = issue(draft, settled_by(draft))
+        certificate = issue(draft, calibrated_by(draft))
     except (ValueError, TypeError, AttributeError, ArithmeticError, AssertionError, PriCDRError):
         return _text(content)
     return certificate.to_bytes()

@@ -27,8 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.alignment.curve import LOW_ORDER, BlindingKey, P, split_points
-from pricdr.alignment.messages import FIRST_LINE, Message, load_message
-from pricdr.alignment.messages import Kind as MessageKind
+from pricdr.alignment.messages import FIRST_LINE, Message, MessageKind, load_message
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message, started
 from pricdr.cli.ledger import show

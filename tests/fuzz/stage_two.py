@@ -27,7 +27,7 @@ from pricdr.models.fitted import Chosen, FittedModel, Origin, Trust
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
 from pricdr.release.certificate import seal
-from pricdr.training.checkpoints import Checkpoint, State
+from pricdr.training.checkpoints import Checkpoint, RunState
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import (
     json_bytes,
@@ -166,7 +166,7 @@ def make_checkpoints(folder: Path) -> list[Seed]:
     for metric in (None, 0.25):
         network = _network()
         optimizer = _optimizer(network)
-        state = State.fresh(network)
+        state = RunState.fresh(network)
         for epoch in range(1, 5):
             _step(network, optimizer)
             state = state.after(network, metric)

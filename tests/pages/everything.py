@@ -4,7 +4,6 @@ from pricdr.pages import (
     Bullets,
     Cell,
     Column,
-    Columns,
     Commands,
     Details,
     Facts,
@@ -12,6 +11,7 @@ from pricdr.pages import (
     Page,
     Row,
     Section,
+    SideBySide,
     Table,
 )
 from pricdr.pages.charts import Dot, dot_plot
@@ -52,7 +52,7 @@ def everything() -> Page:
     ]
     plot = dot_plot("dots", EVIL, dots, label="NDCG@10", strong="sjlt", note="Bars: 95 % intervals.")
     assert plot
-    charts = Section("Charts", [Columns([plot, "Beside it."])])
+    charts = Section("Charts", [SideBySide([plot, "Beside it."])])
     tables = Section("Tables", [figures_table(), Section("Within", [Bullets(["a", EVIL])])])
     tables = Section(tables.heading, [*tables.blocks, wide_table(15), wide_table(20)])
     words = Section(

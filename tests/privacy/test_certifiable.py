@@ -1,4 +1,4 @@
-"""Whatever is settled can be certified: nothing may fail once it was paid for."""
+"""Whatever is calibrated can be certified: nothing may fail once it was paid for."""
 
 import sys
 
@@ -37,7 +37,7 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
     guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
     declared = Declared(bounds=bounds, unit=unit, users=users, items=20_000 if listed_items else None)
     try:
-        settled = calibrate(strategy.steps(declared), guarantee, bounds)
+        calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
     except ParameterError:
         return  # refused beforehand, which costs nothing
     hashed = strategy.name == "spectral" and strategy.parameters().get("learn_from_all")
@@ -67,14 +67,14 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
         issuer=None,
         issued=None,
     )
-    certificate = issue(draft, settled)
+    certificate = issue(draft, calibrated)
     check(certificate)
 
 
 def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
 
-    def refuse(_draft, _settled):
+    def refuse(_draft, _calibrated):
         raise VerificationError("no")
 
     monkeypatch.setattr(sys.modules["pricdr._publish"], "issue", refuse)

@@ -36,12 +36,12 @@ def test_an_item_model_is_that_of_its_definition(epsilon):
     bounds = Bounds()
     declared = Declared(bounds=bounds, unit=Unit.RATING, users=USERS, items=ITEMS)
     steps = Spectral(dim=4, learn_from=LearnFrom.ALL).steps(declared)
-    settled = calibrate(steps, Guarantee(epsilon=epsilon, delta=1e-6), bounds)
+    calibrated = calibrate(steps, Guarantee(epsilon=epsilon, delta=1e-6), bounds)
     matrix = sp.csr_array((np.random.default_rng(0).random((USERS, ITEMS)) < 0.3).astype(np.int64))
     model = ItemModel(dim=16, rounds=2, count_weight=0.3, user_prior=4.0, floor=0.02)
-    found = model.learn(InMemory(matrix), 1.0, 1.0, Run(settled, Simulation(5)), Secrets())
+    found = model.learn(InMemory(matrix), 1.0, 1.0, Run(calibrated, Simulation(5)), Secrets())
 
-    again = Run(settled, Simulation(5))
+    again = Run(calibrated, Simulation(5))
     rows = unit_gaussian_rows(Simulation(5).stream("first item rows"), ITEMS, 16).astype(np.float64)
     for number in (1, 2):
         name = f"item sums {number}"

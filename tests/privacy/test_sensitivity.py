@@ -270,9 +270,9 @@ def test_numbers_are_rounded_down_and_by_no_more_than_is_counted(way, rng):
         bound = int(way.bounds.largest)
         ratings = rng.integers(0, bound + 1, (6, 1)).astype(np.float64)
         pair = Neighbours(_short_rows(rng, 6, 3), ratings, ratings, prior=5.0 * bound**2, bound=bound)
-        (settled,) = way.settled(pair)
-        cut = _exact(pair, ratings) / settled.grid.step - way.sums(pair, ratings, (settled,))["rows"]
-        allowed = 1 + settled.step.spread * 2.0 ** -settled.step.fine_bits(settled.grid)
+        (calibrated,) = way.calibrated(pair)
+        cut = _exact(pair, ratings) / calibrated.grid.step - way.sums(pair, ratings, (calibrated,))["rows"]
+        allowed = 1 + calibrated.step.spread * 2.0 ** -calibrated.step.fine_bits(calibrated.grid)
         assert cut.min() > -1e-6
         assert cut.max() < allowed + 1e-6
 
@@ -291,11 +291,11 @@ class Kept(Secrets):
 
 def test_vectors_are_rounded_down_whatever_their_sign(rng):
     vectors = rng.uniform(-1, 1, (50, 2)) / 2
-    (settled,) = WholeSums().settled(sharing(50))
+    (calibrated,) = WholeSums().calibrated(sharing(50))
     matrix = sp.csr_array(np.eye(50, dtype=np.int64))
     secrets = Kept()
-    noisy_sums(matrix, vectors, step=settled.step, grid=settled.grid, value=1.0, noise=None, secrets=secrets)
-    exact = vectors * (1 - 1e-12) / settled.grid.step * 2.0 ** settled.step.fine_bits(settled.grid)
+    noisy_sums(matrix, vectors, step=calibrated.step, grid=calibrated.grid, value=1.0, noise=None, secrets=secrets)
+    exact = vectors * (1 - 1e-12) / calibrated.grid.step * 2.0 ** calibrated.step.fine_bits(calibrated.grid)
     cut = exact - secrets.kept[0]
     assert cut.min() > -1e-3
     assert 0.9 < cut.max() < 1 + 1e-3

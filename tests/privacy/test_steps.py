@@ -43,7 +43,7 @@ UNITS = {
 }
 
 
-def _settled(way, unit, *, epsilon=4.0, users=20_000, items=None, delta=1e-6):
+def _calibrated(way, unit, *, epsilon=4.0, users=20_000, items=None, delta=1e-6):
     kind, bounds = UNITS[unit]
     declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=kind)
@@ -64,17 +64,17 @@ def _reach(one: CalibratedStep) -> float:
 @pytest.mark.parametrize("way", WAYS)
 def test_the_total_is_the_independent_accountants(way, unit, epsilon):
     """Gaussian mechanisms compose to one with the squares of sensitivity/σ added; per payer, and the dearer decides."""
-    settled = _settled(way, unit, epsilon=epsilon, items=20_000)
-    names = [one.step.name for one in settled]
+    calibrated = _calibrated(way, unit, epsilon=epsilon, items=20_000)
+    names = [one.step.name for one in calibrated]
     assert len(set(names)) == len(names)
-    assert [one.step.name for one in settled if one.step.published] == ["rows"] == names[-1:]
+    assert [one.step.name for one in calibrated if one.step.published] == ["rows"] == names[-1:]
     per_payer = [
-        math.sqrt(math.fsum(_reach(one) ** 2 for one in settled if one.step.payer is payer))
-        for payer in {one.step.payer for one in settled}
+        math.sqrt(math.fsum(_reach(one) ** 2 for one in calibrated if one.step.payer is payer))
+        for payer in {one.step.payer for one in calibrated}
     ]
     mu = max(per_payer)
-    assert mu <= total_mu(settled) * (1 + 1e-12) <= mu * (1 + 1e-6)  # rounding is counted with a little to spare
-    ours = composed_epsilon([(total_mu(settled), total_numbers(settled))], 1e-6)
+    assert mu <= total_mu(calibrated) * (1 + 1e-12) <= mu * (1 + 1e-6)  # rounding is counted with a little to spare
+    ours = composed_epsilon([(total_mu(calibrated), total_numbers(calibrated))], 1e-6)
     independent = get_epsilon_gaussian(1 / (mu * LATTICE_FACTOR), 1e-6)
     assert ours == pytest.approx(independent, rel=1e-6)
     assert ours == pytest.approx(epsilon, rel=1e-6)
@@ -84,20 +84,20 @@ def test_the_total_is_the_independent_accountants(way, unit, epsilon):
 @pytest.mark.parametrize("way", ["spectral", "guided"])
 def test_an_accountant_of_losses_agrees_on_the_composition(way):
     accountant = PLDAccountant()
-    for one in _settled(way, "rating"):
+    for one in _calibrated(way, "rating"):
         accountant.compose(dp_event.GaussianDpEvent(1 / _reach(one)))
     assert accountant.get_epsilon(1e-6) == pytest.approx(4, rel=2e-3)
 
 
 def test_the_two_payers_pay_apart_and_both_the_whole_budget():
-    settled = _settled("spectral, everybody", "rating")
-    by_payer = {payer: [one for one in settled if one.step.payer is payer] for payer in UserGroup}
+    calibrated = _calibrated("spectral, everybody", "rating")
+    by_payer = {payer: [one for one in calibrated if one.step.payer is payer] for payer in UserGroup}
     costs = {payer: total_mu(group) for payer, group in by_payer.items()}
     assert costs[UserGroup.LISTED] == pytest.approx(costs[UserGroup.UNLISTED], rel=1e-9)
-    assert total_mu(settled) == max(costs.values())
+    assert total_mu(calibrated) == max(costs.values())
     assert all("item sums" in one.step.name for one in by_payer[UserGroup.UNLISTED])
-    for one in settled:  # μ² divides by the shares: no step takes what belongs to another
-        assert one.mu**2 == pytest.approx(one.step.share * total_mu(settled) ** 2, rel=1e-8)
+    for one in calibrated:  # μ² divides by the shares: no step takes what belongs to another
+        assert one.mu**2 == pytest.approx(one.step.share * total_mu(calibrated) ** 2, rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_the_two_payers_pay_apart_and_both_the_whole_budget():
     ],
 )
 def test_the_shares_are_those_that_are_documented(way, shares):
-    assert [one.step.share for one in _settled(way, "rating")] == pytest.approx(shares, rel=1e-12)
+    assert [one.step.share for one in _calibrated(way, "rating")] == pytest.approx(shares, rel=1e-12)
 
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("way", LEARNT)
 def test_at_real_sizes_rounding_costs_little_and_the_largest_sums_fit_whole_numbers(way, unit):
     """All ratings there may be, all of the largest size and along one direction, in every step."""
-    for one in _settled(way, unit, items=20_000):
+    for one in _calibrated(way, unit, items=20_000):
         step, reach = one.step, one.step.sensitivity / one.grid.step
         of_items = step.name.startswith("item sums")
         # In unit user the item sums add up 8 billion finely divided ratings.
@@ -129,7 +129,7 @@ def test_at_real_sizes_rounding_costs_little_and_the_largest_sums_fit_whole_numb
 @pytest.mark.parametrize("way", ["spectral", "guided", "spectral, everybody"])
 def test_rounding_is_counted_where_it_can_happen(way):
     """One rating moves the rows of all who rated the item: all of them are rounded."""
-    for one in _settled(way, "rating", users=1000, items=300):
+    for one in _calibrated(way, "rating", users=1000, items=300):
         step = one.step
         moved = {"centre": step.numbers, "item s": 300 * step.numbers}.get(step.name[:6], 1000 * step.numbers)
         if way == "spectral, everybody" and step.name == "rows of round 1":
@@ -167,16 +167,16 @@ def test_no_layout_exceeds_its_promise(way, unit, epsilon, users, items, dim, de
     strategy = WAYS[way].with_dim(dim)
     declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
     try:
-        settled = calibrate(strategy.steps(declared), Guarantee(epsilon=epsilon, delta=delta, unit=kind), bounds)
+        calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=epsilon, delta=delta, unit=kind), bounds)
     except ParameterError:
         return
     cost = max(
-        math.hypot(*(_reach(one) for one in settled if one.step.payer is payer))
-        for payer in {one.step.payer for one in settled}
+        math.hypot(*(_reach(one) for one in calibrated if one.step.payer is payer))
+        for payer in {one.step.payer for one in calibrated}
     )
-    assert total_mu(settled) >= cost * (1 - 1e-12)
-    assert composed_epsilon([(cost, total_numbers(settled))], delta) <= epsilon * (1 + 1e-10)
-    for one in settled:
+    assert total_mu(calibrated) >= cost * (1 - 1e-12)
+    assert composed_epsilon([(cost, total_numbers(calibrated))], delta) <= epsilon * (1 + 1e-10)
+    for one in calibrated:
         assert one.step.sensitivity / one.grid.step > 0
         assert one.grid.sigma == pytest.approx(one.grid.step * grid_steps(one.grid.refinement), rel=1e-12)
 
@@ -185,7 +185,7 @@ def test_no_layout_exceeds_its_promise(way, unit, epsilon, users, items, dim, de
 def test_shares_that_do_not_add_up_are_refused(shares):
     steps = [
         replace(one.step, share=share)
-        for one, share in zip(_settled("guided, one round", "rating"), shares, strict=True)
+        for one, share in zip(_calibrated("guided, one round", "rating"), shares, strict=True)
     ]
     with pytest.raises(ParameterError, match="add up to"):
         calibrate(steps, Guarantee(epsilon=4, delta=1e-6), Bounds())
@@ -193,7 +193,7 @@ def test_shares_that_do_not_add_up_are_refused(shares):
 
 def test_a_budget_that_rounding_would_eat_is_refused():
     with pytest.raises(ParameterError, match="rounding alone"):
-        _settled("guided", "rating", epsilon=0.001, users=1_000_000)
+        _calibrated("guided", "rating", epsilon=0.001, users=1_000_000)
 
 
 def test_one_binary_place_below_the_grid_is_enough_and_none_is_not():

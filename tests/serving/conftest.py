@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr.models.fitted import FittedModel, Origin
-from pricdr.serving.app import Settings, create_app
+from pricdr.serving.app import ServerSettings, create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.snapshot import Snapshot, WatchedModel
@@ -102,7 +102,7 @@ def client_of():
         snapshot = Snapshot(model or small_model(), fingerprint="0123456789ab")
         watched = WatchedModel(Path("model"), load=lambda folder: snapshot)
         ring = None if keys is None else KeyRing(keys)
-        configured = Settings(keys=keys, **settings)
+        configured = ServerSettings(keys=keys, **settings)
         return Client(create_app([watched], configured, keys=ring, log=log or ServerLog()), watched)
 
     return make

@@ -17,11 +17,11 @@ from pathlib import Path
 from pricdr.cli.json_log import event_line
 from pricdr.serving.log import ServerLog
 from pricdr.serving import server
-from pricdr.serving.app import Settings
+from pricdr.serving.app import ServerSettings
 
 model, settings = json.loads(sys.argv[1])
 paths = {name: Path(value) for name, value in settings.items() if name == "keys"}
-configured = Settings(port=0, **{**settings, **paths})
+configured = ServerSettings(port=0, **{**settings, **paths})
 log = ServerLog(sys.stderr, event_line)
 def ready(address, snapshot):
     sys.stdout.write(address + "\\n")

@@ -6,13 +6,13 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, settings
 from schemathesis import openapi
 
-from pricdr.serving.app import Settings, create_app
+from pricdr.serving.app import ServerSettings, create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
 from pricdr.serving.snapshot import Snapshot, WatchedModel
 from tests.serving.conftest import small_model
 
 MODELS = [WatchedModel(Path("model"), load=lambda folder: Snapshot(small_model()))]
-OPEN = Settings(allowed_hosts=("testserver",))
+OPEN = ServerSettings(allowed_hosts=("testserver",))
 SCHEMA = openapi.from_asgi("/openapi.json", create_app(MODELS, OPEN))
 BOUNDED = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 

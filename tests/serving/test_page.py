@@ -16,7 +16,7 @@ import pytest
 from pricdr.errors import InputError, printable
 from pricdr.models.card import ModelCard
 from pricdr.models.recommend import Basis
-from pricdr.serving.app import Settings, create_app
+from pricdr.serving.app import ServerSettings, create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
 from pricdr.serving.page import error_page
 from pricdr.serving.snapshot import Answer, RecommendedItem, Snapshot, WatchedModel
@@ -35,7 +35,7 @@ def companies(tmp_path_factory):
 
 def client_for(companies, model="final", compare=None, **settings):
     models = [WatchedModel(companies.model(name)) for name in (model, compare) if name is not None]
-    return Client(create_app(models, Settings(**settings)), models[0])
+    return Client(create_app(models, ServerSettings(**settings)), models[0])
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
     file = tmp_path / "keys.json"
     good, other = (add_key(file, scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
     ring = KeyRing(file)
-    client = Client(create_app([WatchedModel(companies.model("final"))], Settings(keys=file), keys=ring), None)
+    client = Client(create_app([WatchedModel(companies.model("final"))], ServerSettings(keys=file), keys=ring), None)
     refused = client.get("/page")
     assert refused.status_code == 401
     # In separate headers: Chromium reads only one challenge in each.
@@ -273,7 +273,7 @@ def test_an_evaluation_of_another_model_stops_the_start_but_not_a_running_server
         client_for(companies, evaluation=tmp_path / "e.json")
     folders = iter(["without", "final"])
     model = WatchedModel(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
-    client = Client(create_app([model], Settings(evaluation=tmp_path / "e.json")), model)
+    client = Client(create_app([model], ServerSettings(evaluation=tmp_path / "e.json")), model)
     assert "figures of this model" in words(client.get("/page/model"))
     old = weakref.ref(model.snapshot.model)
     (tmp_path / "model.json").touch()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pricdr.errors import InputError
 from pricdr.models.fitted import Basis, FittedModel
-from pricdr.serving.snapshot import MAX_K, Query, Snapshot
+from pricdr.serving.snapshot import MAX_K, ItemsQuery, Snapshot
 from tests.models.test_recommending import whole_model
 from tests.serving.conftest import small_model
 
@@ -20,7 +20,7 @@ def recommended(model, user, k):
 
 
 def similar(snapshot, item, k):
-    return snapshot.similar_to([Query(item, k)])[0]
+    return snapshot.similar_to([ItemsQuery(item, k)])[0]
 
 
 def answered(snapshot, user, k):
@@ -82,7 +82,7 @@ def test_the_basis_of_every_kind_of_user():
 def test_queries_scored_together_get_the_same_answers_as_alone(count):
     snapshot = Snapshot(whole_model(5, 12, 40))
     names = [*snapshot.model.users, "stranger", "u3"]
-    queries = [Query(names[at % len(names)], 1 + at % 9) for at in range(count)]
+    queries = [ItemsQuery(names[at % len(names)], 1 + at % 9) for at in range(count)]
     assert snapshot.answers(queries) == [snapshot.recommend(*query) for query in queries]
 
 
@@ -144,8 +144,8 @@ def test_large_vectors_do_not_overflow_a_cosine():
 
 def test_unknown_items_and_models_without_vectors_say_so():
     model = small_model()
-    assert Snapshot(model).similar_to([Query("nowhere", 5)]) == [None]
-    many = Snapshot(model).similar_to([Query("i4", 5), Query("nowhere", 3), Query("i7", 2)])
+    assert Snapshot(model).similar_to([ItemsQuery("nowhere", 5)]) == [None]
+    many = Snapshot(model).similar_to([ItemsQuery("i4", 5), ItemsQuery("nowhere", 3), ItemsQuery("i7", 2)])
     assert many == [similar(Snapshot(model), *query) for query in (("i4", 5), ("nowhere", 3), ("i7", 2))]
     popularity = replace(
         model, user_vectors=np.zeros((40, 0), dtype=np.float32), item_vectors=np.zeros((60, 0), dtype=np.float32)

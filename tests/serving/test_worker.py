@@ -11,7 +11,7 @@ import pytest
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import ServerLog
 from pricdr.serving.server import repeat
-from pricdr.serving.snapshot import Query, Snapshot
+from pricdr.serving.snapshot import ItemsQuery, Snapshot
 from pricdr.serving.worker import Busy, Quota, Worker
 from tests.serving.conftest import run_in_thread, small_model
 
@@ -33,7 +33,7 @@ class Slow:
 
 def asked(worker, snapshot, name="u1"):
     """Ask for one user's answer in a task of its own."""
-    return asyncio.ensure_future(worker.answers(worker.users, snapshot, [Query(name, 1)]))
+    return asyncio.ensure_future(worker.answers(worker.users, snapshot, [ItemsQuery(name, 1)]))
 
 
 def test_a_lane_takes_no_more_than_can_be_answered_in_time():
@@ -94,7 +94,7 @@ def test_queries_of_all_sizes_are_answered_in_their_order():
 
     async def run():
         worker = Worker()
-        batches = [[Query(f"u{at % 50}", 3)] * (1 + at % 32) for at in range(40)]
+        batches = [[ItemsQuery(f"u{at % 50}", 3)] * (1 + at % 32) for at in range(40)]
         results = await asyncio.gather(*(worker.answers(worker.batches, snapshot, queries) for queries in batches))
         for queries, answers in zip(batches, results, strict=True):
             assert [answer.user for answer in answers] == [query.id for query in queries]
@@ -131,13 +131,13 @@ def test_no_lane_waits_for_more_than_a_round_of_another():
             await worker.answers(lane, snapshot, queries)
             order.append(kind)
 
-        crowd = [ask("similar", worker.similar_items, Query("i1", 3)) for _ in range(250)]
-        crowd += [ask("batch", worker.batches, *[Query("u1", 3)] * 32) for _ in range(10)]
+        crowd = [ask("similar", worker.similar_items, ItemsQuery("i1", 3)) for _ in range(250)]
+        crowd += [ask("batch", worker.batches, *[ItemsQuery("u1", 3)] * 32) for _ in range(10)]
         asking = [asyncio.ensure_future(one) for one in crowd]
         while not order:
             await asyncio.sleep(0)
         before = len(order)
-        await ask("user", worker.users, Query("u1", 3))
+        await ask("user", worker.users, ItemsQuery("u1", 3))
         place = order.index("user") - before
         await asyncio.gather(*asking)
         return place

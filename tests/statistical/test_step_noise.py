@@ -1,4 +1,4 @@
-"""Every step has the noise it was settled with, and the noises of two steps have nothing to do with each other."""
+"""Every step has the noise it was calibrated with, and the noises of two steps have nothing to do with each other."""
 
 from itertools import combinations
 
@@ -45,10 +45,10 @@ def _matrix(rng, users, levels):
 
 @pytest.fixture(params=WAYS)
 def noises(request, rng, any_seed):
-    """(settled steps, what was published, noise of each step in grid steps): sums with noise less sums without."""
+    """(calibrated steps, what was published, noise of each step in grid steps): sums with noise less sums without."""
     strategy, declared_items, unit, bounds = WAYS[request.param]
     declared = Declared(bounds=bounds, unit=unit, users=USERS, items=ITEMS if declared_items else None)
-    settled = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
+    calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
     everybody = getattr(strategy, "learn_from", None) is LearnFrom.ALL
     limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
     entries = Entries(
@@ -63,21 +63,21 @@ def noises(request, rng, any_seed):
     )
     randomness = Secret() if any_seed % 2 else Simulation(any_seed)
     with trace_steps() as seen:
-        published = strategy.publish(entries, Run(settled, randomness))
+        published = strategy.publish(entries, Run(calibrated, randomness))
     with trace_steps(seen) as exact:
-        strategy.publish(entries, Run(settled, randomness, noisy=False))
+        strategy.publish(entries, Run(calibrated, randomness, noisy=False))
     assert np.array_equal(published, seen["rows"].astype(np.float32))
     return (
-        settled,
+        calibrated,
         published,
-        {one.step.name: (seen[one.step.name] - exact[one.step.name]) / one.grid.step for one in settled},
+        {one.step.name: (seen[one.step.name] - exact[one.step.name]) / one.grid.step for one in calibrated},
     )
 
 
 def test_every_step_has_the_noise_it_was_settled_with_and_no_other(noises, rng):
-    settled, published, drawn = noises
-    assert set(drawn) == {one.step.name for one in settled}
-    for one in settled:
+    calibrated, published, drawn = noises
+    assert set(drawn) == {one.step.name for one in calibrated}
+    for one in calibrated:
         noise = drawn[one.step.name]
         assert noise.shape == (one.step.rows, one.step.numbers)
         assert np.abs(noise - np.rint(noise)).max() < 1e-3  # whole grid steps
@@ -109,20 +109,20 @@ def test_the_noises_of_steps_are_unrelated(noises):
 def test_centring_steps_have_their_noise(strategy, rng):
     """One has few numbers, so many small runs are looked at together."""
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
-    settled = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
+    calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     matrix = sp.csr_array(np.array([[1, 0], [1, 1], [0, 1]]))
     entries = Entries(InMemory(matrix), NAMES[:3], ("i0", "i1"), Bounds())
-    drawn = {one.step.name: [] for one in settled if one.step.rows == 1}
+    drawn = {one.step.name: [] for one in calibrated if one.step.rows == 1}
     for _ in range(250):
         with Secret() as secret:
             with trace_steps() as seen:
-                strategy.publish(entries, Run(settled, secret))
+                strategy.publish(entries, Run(calibrated, secret))
             with trace_steps(seen) as exact:
-                strategy.publish(entries, Run(settled, secret, noisy=False))
+                strategy.publish(entries, Run(calibrated, secret, noisy=False))
         for name, noises in drawn.items():
             noises.append(seen[name][0] - exact[name][0])
     together = []
-    for one in settled:
+    for one in calibrated:
         if one.step.name in drawn:
             sample = np.array(drawn[one.step.name]) / one.grid.sigma
             assert sample.shape == (250, one.step.numbers)
@@ -142,12 +142,12 @@ def test_the_correlation_test_has_power(rng):
 def test_the_noise_of_a_step_is_had_once_so_that_a_run_is_run_once(any_seed):
     strategy, users = Guided(guide=GUIDE, dim=4), NAMES[:3]
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
-    settled = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
+    calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     entries = Entries(InMemory(sp.csr_array(np.eye(3, dtype=np.int64))), users, ("i0", "i1", "i2"), Bounds())
-    run = Run(settled, Simulation(any_seed))
+    run = Run(calibrated, Simulation(any_seed))
     strategy.publish(entries, run)
     with pytest.raises(RuntimeError, match="drawn already"):
         strategy.publish(entries, run)
-    for one in settled:
+    for one in calibrated:
         with pytest.raises(RuntimeError, match="a second draw would be a second release"):
             run.noise(one.step.name)

@@ -17,7 +17,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from pricdr.alignment.messages import list_content, read_record, record_beside
-from pricdr.alignment.protocol import Alignment, State
+from pricdr.alignment.protocol import Alignment, ProtocolState
 from pricdr.data.ids import read_ids, require_ids
 from pricdr.data.reading.text_files import explaining_os_errors, named
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -29,17 +29,17 @@ _MEMORY_FACTOR: Final = 12
 _DIGEST_LINE: Final = 65
 
 
-def create_state(path: Path, state: State) -> None:
+def create_state(path: Path, state: ProtocolState) -> None:
     """Write a new state file; refuse a path that exists."""
     write_new(path, _content(state), mode=PRIVATE)
 
 
-def update_state(path: Path, state: State) -> None:
+def update_state(path: Path, state: ProtocolState) -> None:
     """Atomically replace the state of a session by its next state."""
     replace_file(path, _content(state), mode=PRIVATE)
 
 
-def read_state(path: Path) -> State:
+def read_state(path: Path) -> ProtocolState:
     """Return the state in a file."""
     if path.is_symlink():  # the next state would replace the link, and leave the key in the file it points to
         raise InputError(f"{named(path)}: this is a link; give the state file itself")
@@ -52,7 +52,7 @@ def read_state(path: Path) -> State:
         raise InputError(f"{named(path)}: not a pricdr align state file, or a damaged one")
     first, _, body = content.partition(b"\n")
     try:
-        state = State.model_validate_json(first)
+        state = ProtocolState.model_validate_json(first)
     except ValidationError:
         # Without the details: the line contains the key.
         raise InputError(f"{named(path)}: a pricdr align state file of another version") from None
@@ -66,7 +66,7 @@ def read_state(path: Path) -> State:
     return state.model_copy(update={"ids": ids, "own": tuple(pair[-1] for pair in pairs)})
 
 
-def _content(state: State) -> bytes:
+def _content(state: ProtocolState) -> bytes:
     body = "".join(
         f"{user_id}\n" if user_id == own else f"{user_id}\t{own}\n"
         for user_id, own in zip(state.ids, state.own, strict=True)

@@ -58,7 +58,7 @@ class WhoLearns(Enum):
     BOTH = "both"
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     """Which message of a session this is."""
 
     START = "start"
@@ -70,7 +70,7 @@ class Header(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    kind: Kind
+    kind: MessageKind
     session: SessionId
     normalisation: RuleName
     rule: Rule
@@ -186,7 +186,7 @@ def _parse_header(content: bytes, name: str) -> Header:
     header = _parsed(Header, content, name, "the header's ")
     if header.content() != content:
         raise InputError(f"{name}: the header is not canonical JSON")
-    answers = header.kind is Kind.ANSWER
+    answers = header.kind is MessageKind.ANSWER
     if (header.answerer_ids is not None) != answers or (header.previous is not None) != answers:
         raise InputError(f"{name}: the header's answerer_ids and previous are for answers, which need both")
     return header

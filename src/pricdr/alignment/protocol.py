@@ -26,8 +26,8 @@ from pricdr.alignment.messages import (
     AlignmentRecord,
     Count,
     Header,
-    Kind,
     Message,
+    MessageKind,
     SessionId,
     Sha256,
     WhoLearns,
@@ -41,7 +41,7 @@ from pricdr.memory import require_memory
 IN_THIS_PROCESS: Final = Blinder()
 
 
-class Step(Enum):
+class ProtocolStep(Enum):
     """How far one party has come."""
 
     STARTED = "started"
@@ -60,14 +60,14 @@ def _as_key(given: object) -> BlindingKey:
     return BlindingKey(bytes.fromhex(given))
 
 
-class State(BaseModel):
+class ProtocolState(BaseModel):
     """What one party keeps between two steps, in a file. Its ids and its key are never printed or sent."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
     format: Literal["pricdr alignment state"] = "pricdr alignment state"
     version: Literal[1] = 1
-    step: Step
+    step: ProtocolStep
     session: SessionId
     normalisation: Normalisation
     who_learns: WhoLearns
@@ -80,7 +80,7 @@ class State(BaseModel):
     own: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The party's own spelling of each id."""
 
-    def require(self, step: Step, *others: Step) -> None:
+    def require(self, step: ProtocolStep, *others: ProtocolStep) -> None:
         """Refuse a state that is at any other step."""
         if self.step not in {step, *others}:
             raise InputError(f"this session is {self.step.value}: align {_COMMAND[step]} does not apply to it")
@@ -89,7 +89,7 @@ class State(BaseModel):
         """Return the header of the message that this party sends."""
         is_answer = self.answerer_ids is not None
         return Header(
-            kind=Kind.ANSWER if is_answer else Kind.START,
+            kind=MessageKind.ANSWER if is_answer else MessageKind.START,
             session=self.session,
             normalisation=self.normalisation.value,
             rule=self.normalisation.rule,
@@ -101,9 +101,9 @@ class State(BaseModel):
 
 
 _COMMAND: Final = {
-    Step.STARTED: "finish",
-    Step.ANSWERING: "answer",
-    Step.ANSWERED: "accept",
+    ProtocolStep.STARTED: "finish",
+    ProtocolStep.ANSWERING: "answer",
+    ProtocolStep.ANSWERED: "accept",
 }
 
 
@@ -118,7 +118,7 @@ class Alignment:
     record: AlignmentRecord
 
 
-def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_to: int | None = None) -> State:
+def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_to: int | None = None) -> ProtocolState:
     """Return the state of a new session, with a fresh session id and key.
 
     Args:
@@ -126,8 +126,8 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_
         who_learns: the starter alone, or both parties.
         pad_to: add dummies up to this number of ids; nobody can tell them from ids.
     """
-    return State(
-        step=Step.STARTED,
+    return ProtocolState(
+        step=ProtocolStep.STARTED,
         session=secrets.token_hex(16),
         normalisation=ids.normalisation,
         who_learns=who_learns,
@@ -138,28 +138,28 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_
     )
 
 
-def first_message(state: State, blinder: Blinder = IN_THIS_PROCESS) -> Message:
+def first_message(state: ProtocolState, blinder: Blinder = IN_THIS_PROCESS) -> Message:
     """Return the message with the starter's ids and dummies, blinded, in an order derived from its key.
 
     If they were in the order of the file, an answerer that guesses who comes first, or that the last points are
     dummies, could choose what to tamper with.
     """
-    state.require(Step.STARTED)
+    state.require(ProtocolStep.STARTED)
     header = state.header()
     return Message(header, _blinded_ids(state, header.starter_ids, blinder)[_key(state).order(header.starter_ids)])
 
 
-def started(state: State, message: Message) -> State:
+def started(state: ProtocolState, message: Message) -> ProtocolState:
     """Return the state after the first message was created."""
     return state.model_copy(update={"first_message": message.sha256})
 
 
-def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> State:
+def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> ProtocolState:
     """Return the state of an answer to the first message, with a fresh key."""
     header = message.header
     require_first_message(header, ids.normalisation)
-    return State(
-        step=Step.ANSWERING,
+    return ProtocolState(
+        step=ProtocolStep.ANSWERING,
         session=header.session,
         normalisation=ids.normalisation,
         who_learns=header.who_learns,
@@ -174,16 +174,16 @@ def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = N
 
 def require_first_message(header: Header, normalisation: Normalisation) -> None:
     """Refuse a message that is not a first message, or whose ids were normalised by another rule than ours."""
-    if header.kind is not Kind.START:
+    if header.kind is not MessageKind.START:
         raise InputError("this is an answer: only a message from align start can be answered")
     if header.agreed_rule is not normalisation:
         theirs, ours = header.normalisation, normalisation.value
         raise InputError(f"its ids are normalised by the rule {theirs}, ours by {ours}: both sides need the same rule")
 
 
-def second_message(state: State, message: Message, blinder: Blinder = IN_THIS_PROCESS) -> Message:
+def second_message(state: ProtocolState, message: Message, blinder: Blinder = IN_THIS_PROCESS) -> Message:
     """Return the message with the starter's points, blinded again, and the answerer's ids, blinded and sorted."""
-    state.require(Step.ANSWERING)
+    state.require(ProtocolStep.ANSWERING)
     if message.sha256 != state.first_message:
         raise InputError("this is not the message that the state belongs to")
     header, key = state.header(), _key(state)
@@ -192,20 +192,20 @@ def second_message(state: State, message: Message, blinder: Blinder = IN_THIS_PR
     return Message(header, np.concatenate([twice, in_byte_order(own)]))
 
 
-def answered(state: State, reply: Message) -> State:
+def answered(state: ProtocolState, reply: Message) -> ProtocolState:
     """Return the state after the second message was created, without the key, which is no longer needed.
 
     If only the starter learns the users, there is nothing to accept, and the ids are dropped too.
     """
     kept = {} if state.who_learns is WhoLearns.BOTH else {"ids": (), "own": ()}
-    return state.model_copy(update={"step": Step.ANSWERED, "key": None, "second_message": reply.sha256, **kept})
+    return state.model_copy(update={"step": ProtocolStep.ANSWERED, "key": None, "second_message": reply.sha256, **kept})
 
 
-def begin_finish(state: State, reply: Message) -> State:
+def begin_finish(state: ProtocolState, reply: Message) -> ProtocolState:
     """Return the state bound to this answer: any other is refused from now on, even if this run is interrupted."""
-    state.require(Step.STARTED, Step.FINISHING)
+    state.require(ProtocolStep.STARTED, ProtocolStep.FINISHING)
     header = reply.header
-    if header.kind is not Kind.ANSWER:
+    if header.kind is not MessageKind.ANSWER:
         raise InputError("this is a first message: align finish needs the answer to it")
     if header.session != state.session:
         raise InputError(f"it belongs to session {header.session}, the state to {state.session}")
@@ -214,13 +214,13 @@ def begin_finish(state: State, reply: Message) -> State:
     agreed = (header.agreed_rule, header.who_learns, header.starter_ids)
     if agreed != (state.normalisation, state.who_learns, state.starter_ids):
         raise InputError("its header differs from the first message in the rule, who learns, or the number of ids")
-    if state.step is Step.FINISHING and state.second_message != reply.sha256:
+    if state.step is ProtocolStep.FINISHING and state.second_message != reply.sha256:
         raise InputError("this session has already used another answer: a second one is refused")
-    bound = {"step": Step.FINISHING, "answerer_ids": header.answerer_ids, "second_message": reply.sha256}
+    bound = {"step": ProtocolStep.FINISHING, "answerer_ids": header.answerer_ids, "second_message": reply.sha256}
     return state.model_copy(update=bound)
 
 
-def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> Alignment:
+def finish(state: ProtocolState, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> Alignment:
     """Return the common users, computed from the answer to the first message.
 
     Raises:
@@ -237,13 +237,13 @@ def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> 
     return _alignment(state, sorted((state.ids[index], state.own[index]) for index in common))
 
 
-def finished(state: State) -> State:
+def finished(state: ProtocolState) -> ProtocolState:
     """Return the state after a party's last step: it cannot be used again, and holds neither key nor ids."""
-    last = Step.FINISHED if state.key is not None else Step.ACCEPTED
+    last = ProtocolStep.FINISHED if state.key is not None else ProtocolStep.ACCEPTED
     return state.model_copy(update={"step": last, "key": None, "ids": (), "own": ()})
 
 
-def accept(state: State, users: Sequence[str]) -> Alignment:
+def accept(state: ProtocolState, users: Sequence[str]) -> Alignment:
     """Return the common users as the starter lists them, after checking that each one is ours.
 
     This cannot detect whether a common user was left out, or whether the starter really had each listed user.
@@ -251,7 +251,7 @@ def accept(state: State, users: Sequence[str]) -> Alignment:
     Raises:
         VerificationError: a listed user is not ours, or the list is not in the form that ``finish`` writes.
     """
-    state.require(Step.ANSWERED)
+    state.require(ProtocolStep.ANSWERED)
     if state.who_learns is not WhoLearns.BOTH:
         raise InputError("only the starter learns the common users in this session: there is no list to accept")
     own = dict(zip(state.ids, state.own, strict=True))
@@ -265,7 +265,7 @@ def accept(state: State, users: Sequence[str]) -> Alignment:
     return _alignment(state, [(user, own[user]) for user in users])
 
 
-def _alignment(state: State, common: Sequence[tuple[str, str]]) -> Alignment:
+def _alignment(state: ProtocolState, common: Sequence[tuple[str, str]]) -> Alignment:
     users = tuple(user for user, _ in common)
     record = AlignmentRecord(
         session=state.session,
@@ -293,10 +293,10 @@ def _shown_ids(ids: NormalisedIds, pad_to: int | None) -> int:
     return shown
 
 
-def _blinded_ids(state: State, shown: int, blinder: Blinder) -> Points:
+def _blinded_ids(state: ProtocolState, shown: int, blinder: Blinder) -> Points:
     return blinder.ids(state.ids, bytes.fromhex(state.session), _key(state), pad_to=shown)
 
 
-def _key(state: State) -> BlindingKey:
+def _key(state: ProtocolState) -> BlindingKey:
     assert state.key is not None, "the step has been checked"
     return state.key

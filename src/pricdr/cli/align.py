@@ -16,7 +16,7 @@ from pricdr.errors import InputError, OutputError, ParameterError, VerificationE
 if TYPE_CHECKING:
     from pricdr.alignment.curve import Blinder
     from pricdr.alignment.normalisation import NormalisedIds
-    from pricdr.alignment.protocol import Alignment, State
+    from pricdr.alignment.protocol import Alignment, ProtocolState
 
 app = typer.Typer()
 
@@ -174,15 +174,15 @@ def finish(
     """
     from pricdr.alignment.files import read_state, require_new_outputs, update_state, write_alignment
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import Step, begin_finish, finished
+    from pricdr.alignment.protocol import ProtocolStep, begin_finish, finished
     from pricdr.alignment.protocol import finish as common_users
 
     with only_step(state):
         with working(f"reading {message}"):
             current = read_state(state)
             with _naming(state):
-                current.require(Step.STARTED, Step.FINISHING)
-            if current.step is Step.STARTED:  # otherwise an interrupted run may have written them
+                current.require(ProtocolStep.STARTED, ProtocolStep.FINISHING)
+            if current.step is ProtocolStep.STARTED:  # otherwise an interrupted run may have written them
                 require_new_outputs(out, own_ids)
             received = load_message(message, at_most=at_most)
         with _naming(message):
@@ -212,7 +212,7 @@ def accept(
     """
     from pricdr.alignment.files import read_list, read_state, require_unchanged, update_state, write_own_ids
     from pricdr.alignment.messages import record_beside
-    from pricdr.alignment.protocol import Step, finished
+    from pricdr.alignment.protocol import ProtocolStep, finished
     from pricdr.alignment.protocol import accept as check_list
     from pricdr.files import write_new
 
@@ -220,7 +220,7 @@ def accept(
         with working(f"reading {users}"):
             current = read_state(state)
             with _naming(state):
-                current.require(Step.ANSWERED)
+                current.require(ProtocolStep.ANSWERED)
             listed = read_list(users)
         with _naming(users):
             alignment = check_list(current, listed)
@@ -250,7 +250,7 @@ def _require_two_files(out: Path, state: Path) -> None:
         raise ParameterError(f"--out and --state are both {out}: one is sent, the other is kept secret")
 
 
-def _resume_or_create(path: Path, new: "State") -> "State":
+def _resume_or_create(path: Path, new: "ProtocolState") -> "ProtocolState":
     """Return the state that an interrupted run of the same command left, or else the new one, which is saved first."""
     from pricdr.alignment.files import create_state, read_state
 

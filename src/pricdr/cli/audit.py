@@ -86,7 +86,7 @@ def audit(
 def _from_release(folder: Path, public_key: Path | None) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.release import verify
-    from pricdr.release.certify import declared_by, described, settled_by
+    from pricdr.release.certify import calibrated_by, declared_by, described
 
     certificate = verify(folder, public_key=public_key).certificate
     if certificate.epsilon is None or certificate.mu is None:
@@ -96,7 +96,7 @@ def _from_release(folder: Path, public_key: Path | None) -> "Subject":
     return Subject(
         strategy=described(certificate),
         declared=declared_by(certificate),
-        settled=settled_by(certificate),
+        calibrated=calibrated_by(certificate),
         delta=certificate.delta,
         claimed_epsilon=certificate.epsilon,
         claimed_mu=certificate.mu,
@@ -117,8 +117,8 @@ def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | No
 def _say_table(subject: "Subject", thorough: "Finding", one_run: "Finding") -> None:
     strategy, unit = subject.strategy, subject.declared.unit
     say(f"{strategy.name}, dim {strategy.dim}, unit {unit.value}, delta {subject.delta:g}")
-    if len(subject.settled) > 1:
-        say(f"{len(subject.settled)} steps; the adversary is shown what each of them gave, more than ever leaves")
+    if len(subject.calibrated) > 1:
+        say(f"{len(subject.calibrated)} steps; the adversary is shown what each of them gave, more than ever leaves")
     say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")
     for name, finding in (("likelihood ratio", thorough), ("one run", one_run)):
         say(

@@ -26,9 +26,9 @@ def demo(
     from pricdr.demo import Screen, play, serving_inputs
 
     if serve:  # refuse a missing extra or an invalid port before a minute of training
-        from pricdr.serving.app import Settings
+        from pricdr.serving.app import ServerSettings
 
-        Settings(port=port)
+        ServerSettings(port=port)
     play(out, Screen(say, progress_bar))
     model, compare, evaluation = serving_inputs(out)
     command = shlex.join(map(str, ("pricdr", "serve", model, "--compare", compare, "--evaluation", evaluation)))

@@ -15,7 +15,7 @@ from pricdr.errors import InputError, ParameterError, VerificationError
 
 if TYPE_CHECKING:
     from pricdr.release import Release
-    from pricdr.release.inspection import Change, Difference
+    from pricdr.release.inspection import Change, ReleaseChange
 
 _MAX_LINES = 10
 """Changes within one field, such as the steps, that are shown one by one."""
@@ -95,7 +95,7 @@ def _verified(folder: Path, public_key: Path | None) -> "Release":
         raise InputError(f"{folder} does not verify, so there is nothing to compare: {error}") from error
 
 
-def _say_difference(found: "Difference", before: Path, after: Path) -> None:
+def _say_difference(found: "ReleaseChange", before: Path, after: Path) -> None:
     from pricdr.release.inspection import GROUPS
 
     if found.same:

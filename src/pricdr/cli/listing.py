@@ -14,19 +14,19 @@ from pricdr.models.catalogue import METHODS
 from pricdr.privacy.strategies import BY_NAME
 
 
-class Kind(StrEnum):
+class Listed(StrEnum):
     """What can be listed."""
 
     METHODS = "methods"
     STRATEGIES = "strategies"
 
 
-_REGISTRIES: Final[Mapping[Kind, Registry[Any]]] = {Kind.METHODS: METHODS, Kind.STRATEGIES: BY_NAME}
+_REGISTRIES: Final[Mapping[Listed, Registry[Any]]] = {Listed.METHODS: METHODS, Listed.STRATEGIES: BY_NAME}
 _HEADINGS: Final = {"private": "private?", "summary": "what it is"}
 
 
 def list_names(
-    what: Annotated[Kind | None, typer.Argument(help="Only these.  [default: both]")] = None,
+    what: Annotated[Listed | None, typer.Argument(help="Only these.  [default: both]")] = None,
     json_output: JsonOption = None,
 ) -> None:
     """List every method for "pricdr train --method" and every strategy for "pricdr publish --strategy".
@@ -39,7 +39,7 @@ def list_names(
     """
     found = {}
     with working("loading"):  # what there is to say is said by the classes
-        for kind in Kind if what is None else [what]:
+        for kind in Listed if what is None else [what]:
             try:
                 found[kind.value], problems = _described(_REGISTRIES[kind])
             except MissingExtraError as error:  # whoever only publishes has no torch, and need not miss it
@@ -49,7 +49,7 @@ def list_names(
             for problem in problems:
                 warn(problem)
     for number, (name, rows) in enumerate(found.items()):
-        say(*([""] if number else []), *_table(_REGISTRIES[Kind(name)].kind, rows))
+        say(*([""] if number else []), *_table(_REGISTRIES[Listed(name)].kind, rows))
     if json_output is not None:
         json_output.write(found)
 

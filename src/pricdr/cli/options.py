@@ -68,7 +68,7 @@ DimOption: TypeAlias = Annotated[
 def name_given(registry: Registry[T], text: str) -> str:
     """Return the name of what --method or --strategy asks for, by name or as module:Class, once it is found."""
     try:
-        name = registry.named(text)
+        name = registry.resolve_reference(text)
         registry.find(name)
     except ParameterError as error:
         raise ParameterError(f"--{registry.kind}: {error}") from error

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
+from pricdr.cli.dry_run import dry_run_json, say_dry_run
 from pricdr.cli.engines import AddressOrPath, EngineInput, EngineName, EngineOption
 from pricdr.cli.event_log import EventLog
 from pricdr.cli.json_log import OPTION, note_spent
 from pricdr.cli.json_output import JsonOption, JsonOutput
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, UnitOption
-from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, Settings, complete, parse_strategy
+from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete, parse_strategy
 from pricdr.cli.ratings import FILES, ColumnsOption, ReadingOptions, require_ratings
-from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.cli.source_screen import cautions_on_screen, say_input, say_result
 from pricdr.errors import OutputError, ParameterError, PriCDRError
@@ -126,7 +126,7 @@ def publish(
     """
     from pricdr.privacy.accounting import Calibration, Guarantee, Unit
 
-    settings = config or Settings()
+    settings = config or PublishSettings()
     given = require_ratings(ratings, settings.from_, settings.query, "RATINGS")
     reading = ReadingOptions(
         columns,
@@ -163,7 +163,7 @@ def publish(
             given, reading, engine, settings.temp_dir, settings.spark_conf, out, threshold=threshold, values=values
         )
         task = _Task(guarantee, arguments, out, key, events, json_output)
-        (task.rehearse if dry_run else task.publish)(source, users, items)
+        (task.dry_run if dry_run else task.publish)(source, users, items)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Task:
     events: EventLog
     json_output: JsonOutput | None
 
-    def rehearse(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
+    def dry_run(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Show what the release would be. Rows of large files are counted, and not sorted."""
         require_absent(self.out)
         started = monotonic()
@@ -186,16 +186,16 @@ class _Task:
             reading, listed, universe = self._read(given, users, items, lifetime, count_only=True)
             seconds = monotonic() - started
             say_input(reading, listed, universe, self.arguments["strategy"], self.arguments["bounds"])
-            rehearsal = self._rehearsed(reading, listed, universe)
-            work = rehearsal.work
+            foreseen = self._dry_run(reading, listed, universe)
+            work = foreseen.work
             need = reading.need(work.item_rows, work.user_rows, learns=work.learns)
             if need is not None:
                 need.require()
         ledger = self.arguments["ledger"]
-        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
-        self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
+        say_dry_run(foreseen, self.guarantee, None if ledger is None else ledger.path, seconds, need)
+        self.events.record("dry_run", sigma=foreseen.sigma, mu=foreseen.mu)
         if self.json_output is not None:
-            self.json_output.write(rehearsed(rehearsal, self.out, seconds, need))
+            self.json_output.write(dry_run_json(foreseen, self.out, seconds, need))
 
     def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and report it."""
@@ -235,7 +235,7 @@ class _Task:
             reading, listed, universe = self._read(given, users, items, lifetime)
             # Sorting may take hours: refuse now what would be refused afterwards.
             if reading.n_ratings is None:
-                work = self._rehearsed(reading, listed, universe).work
+                work = self._dry_run(reading, listed, universe).work
                 if need := reading.need(work.item_rows, work.user_rows, learns=work.learns):
                     say(f"out of core: {need.sentence()}")
                     need.require()
@@ -278,7 +278,7 @@ class _Task:
         require_list(record, listed, name=str(users))
         say(f"{users} came from align (session {record.session}): the certificate says so, and what that revealed")
 
-    def _rehearsed(self, reading: "Reading[Any]", listed: "Ids | None", universe: "Ids | None") -> "DryRun":
+    def _dry_run(self, reading: "Reading[Any]", listed: "Ids | None", universe: "Ids | None") -> "DryRun":
         from pricdr._publish import dry_run
 
         return dry_run(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments)

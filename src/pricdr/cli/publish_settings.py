@@ -14,7 +14,7 @@ import typer
 from pricdr.cli.json_log import OPTION
 from pricdr.cli.options import name_given, pinned_key, refuse_unused_key
 from pricdr.cli.ratings import FormatName
-from pricdr.cli.revocations import heed_revocations
+from pricdr.cli.revocations import check_revocations
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.files import require_local
 from pricdr.privacy.strategies import BY_NAME, require_arguments
@@ -30,7 +30,7 @@ _ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", OPTION.removeprefix("--
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class PublishSettings:
     """What ``publish`` takes from ``--config`` alone. The documentation shows these texts."""
 
     __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True, "use_attribute_docstrings": True}
@@ -85,11 +85,13 @@ class Settings:
     """EXPERIMENTS ONLY: no noise, not private."""
 
 
-SETTINGS: Final[Mapping[str, str]] = {one.name.strip("_").replace("_", "-"): one.name for one in fields(Settings)}
+SETTINGS: Final[Mapping[str, str]] = {
+    one.name.strip("_").replace("_", "-"): one.name for one in fields(PublishSettings)
+}
 """The fields by their names in a file."""
 
 
-def _read_settings(context: typer.Context, file: Path | None) -> Settings | None:
+def _read_settings(context: typer.Context, file: Path | None) -> PublishSettings | None:
     """Return what only a file can set; its other values become the defaults of the options of the same names."""
     if file is None or context.resilient_parsing:
         return None
@@ -110,14 +112,14 @@ def _read_settings(context: typer.Context, file: Path | None) -> Settings | None
     return _checked(file, {SETTINGS[key]: value for key, value in table.items() if key in SETTINGS})
 
 
-def _checked(file: Path, values: dict[str, Any]) -> Settings:
+def _checked(file: Path, values: dict[str, Any]) -> PublishSettings:
     from pydantic import TypeAdapter, ValidationError
 
     from pricdr.data.reading.text_files import shorten
 
     try:
         # Strict, and as JSON: the kinds of values that TOML has too, of which paths and names are text.
-        settings = TypeAdapter(Settings).validate_json(json.dumps(values, default=str))
+        settings = TypeAdapter(PublishSettings).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = str(first["loc"][0]).strip("_").replace("_", "-")
@@ -130,7 +132,7 @@ def _checked(file: Path, values: dict[str, Any]) -> Settings:
 
 
 ConfigOption: TypeAlias = Annotated[
-    Settings | None,
+    PublishSettings | None,
     typer.Option(
         "--config",
         metavar="FILE",
@@ -167,10 +169,10 @@ _OWNERS: Final = {
 """Settings that belong to one strategy."""
 
 
-def complete(strategy: "Strategy", settings: Settings, guide: Path | None, items: Path | None) -> "Strategy":
+def complete(strategy: "Strategy", settings: PublishSettings, guide: Path | None, items: Path | None) -> "Strategy":
     """Return the strategy with its guide, its features, its learners; settings of another strategy are refused."""
     for setting, owner in _OWNERS.items():
-        if getattr(settings, setting) != getattr(Settings, setting) and strategy.name != owner:
+        if getattr(settings, setting) != getattr(PublishSettings, setting) and strategy.name != owner:
             raise ParameterError(f"{setting.replace('_', '-')} belongs to strategy {owner}, not to {strategy.name}")
     if guide is not None and strategy.name != "guided":
         raise ParameterError(f"--guide belongs to --strategy guided, not to {strategy.name}")
@@ -198,13 +200,13 @@ def complete(strategy: "Strategy", settings: Settings, guide: Path | None, items
     return replace(strategy, **arguments)
 
 
-def _verified(guide: Path, settings: Settings) -> "Release":
+def _verified(guide: Path, settings: PublishSettings) -> "Release":
     """Return the guide; an error names it first, since publish is given more than one folder."""
     from pricdr.release import verify
 
     try:
         release = verify(guide, public_key=settings.public_key or pinned_key())
-        heed_revocations(release, settings.revocations)
+        check_revocations(release, settings.revocations)
         return release
     except VerificationError as error:
         raise VerificationError(f"--guide {guide}: {error}") from error

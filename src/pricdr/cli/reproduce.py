@@ -143,11 +143,11 @@ def _search(paths: Sequence[Path], context: "RunContext", out: Path, trials: int
     from pricdr.models.catalogue import METHODS
     from pricdr.privacy.strategies import BY_NAME
 
-    names, release, suffix = [METHODS.spelled(text) for text in context.methods], RELEASE, ""
+    names, release, suffix = [METHODS.resolve_stored(text) for text in context.methods], RELEASE, ""
     if context.strategies:
         if len(context.strategies) > 1:
             raise ParameterError("--search searches with a release of one --strategy")
-        release = ReleaseSpec(strategy=BY_NAME.spelled(context.strategies[0]), epsilon=4.0)
+        release = ReleaseSpec(strategy=BY_NAME.resolve_stored(context.strategies[0]), epsilon=4.0)
         suffix = f"_{release.strategy}"
     read = [(path.parent / "tuned", data) for path in paths for data in read_search(path)]
     reasons = [reason for _, reason in searchable([data for _, data in read], context)]

@@ -18,7 +18,7 @@ RevocationsOption: TypeAlias = Annotated[
 _MAX_WARNINGS = 5
 
 
-def heed_revocations(release: "Release | None", folder: Path | None) -> str | None:
+def check_revocations(release: "Release | None", folder: Path | None) -> str | None:
     """Refuse a release that was revoked and warn of notices that do not count; return what was looked at, in words."""
     if folder is None:
         return None

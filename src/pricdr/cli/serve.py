@@ -61,11 +61,11 @@ def serve(
     # Before numpy is imported: products of a few rows are too short to be split among threads, and threads that spin
     # while they wait for the next product would take the processor from the thread that reads requests.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from pricdr.serving.app import Settings
+    from pricdr.serving.app import ServerSettings
     from pricdr.serving.log import ServerLog
     from pricdr.serving.server import serve as run
 
-    settings = Settings(
+    settings = ServerSettings(
         host=host,
         port=port,
         keys=keys,

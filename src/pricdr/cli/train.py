@@ -15,7 +15,7 @@ import typer
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import DeviceName, PublicKeyOption, name_given, refuse_unused_key
-from pricdr.cli.revocations import RevocationsOption, heed_revocations
+from pricdr.cli.revocations import RevocationsOption, check_revocations
 from pricdr.errors import MAX_SEED, InputError, OutputError, ParameterError
 from pricdr.models.catalogue import FAST, METHODS, configure, method_of, with_preset
 
@@ -133,7 +133,7 @@ def train(
     configured = _with_flags(configured, epochs=epochs, seed=seed, device=device and device.value, bf16=bf16 or None)
     require_absent(out)
     received = _received(release, public_key, allow_unverified=allow_unverified)
-    heed_revocations(received, revocations)
+    check_revocations(received, revocations)
     if measured is not None and measured.origin and received and received.sha256() != measured.origin.release:
         warn(f"this is not the release that {like} was measured with: its trust is carried over anyway")
     ratings, validation = _data(rows, on_split, how, threshold)

@@ -7,7 +7,7 @@ import typer
 
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import PublicKeyOption
-from pricdr.cli.revocations import RevocationsOption, heed_revocations
+from pricdr.cli.revocations import RevocationsOption, check_revocations
 
 
 def verify(
@@ -24,7 +24,7 @@ def verify(
     from pricdr.signing import fingerprint, public_from_text
 
     release = check(folder, public_key=public_key)
-    notices = heed_revocations(release, revocations)
+    notices = check_revocations(release, revocations)
     signed = release.certificate.signed_by
     if public_key is not None:
         origin = "signed by the given key"

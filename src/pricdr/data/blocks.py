@@ -24,9 +24,9 @@ Convert: TypeAlias = Callable[[CSR], CSR]
 """Converts the ratings of a block of users, each user on its own."""
 
 
-RowWork: TypeAlias = Callable[[CSR, int], Numbers]
+RowFunction: TypeAlias = Callable[[CSR, int], Numbers]
 """Computes one row of numbers per user of a block: from their ratings, and the position of the first of them."""
-SumWork: TypeAlias = Callable[[CSR, int], Whole]
+SumFunction: TypeAlias = Callable[[CSR, int], Whole]
 """Computes whole numbers from the same; the results of all blocks are added up."""
 
 
@@ -38,12 +38,12 @@ class Matrix(Protocol):
     """Users, items."""
 
     def rows(
-        self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
+        self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
         """Fill ``out`` with the results of ``work`` for every user; blocks have at most ``block_rows`` users."""
         ...
 
-    def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
         """Return the sum of the results of ``work`` over all blocks."""
         ...
 
@@ -113,7 +113,7 @@ class InMemory(Matrix):
         self.matrix, self.shape = matrix, matrix.shape
 
     def rows(
-        self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
+        self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
         """Fill ``out`` with the results of ``work`` for every user."""
 
@@ -122,7 +122,7 @@ class InMemory(Matrix):
 
         each_block(self.shape[0], block_rows, fill, what=what, progress=progress)
 
-    def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
         """Return the sum of the results of ``work``: one block for each core, since every block makes a whole sum."""
         if not self.shape[0]:  # an empty block gives zeros of the right shape
             return work(self.matrix, 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.blocks import Convert, Matrix, Numbers, RowWork, SumWork, Total, Whole
+from pricdr.data.blocks import Convert, Matrix, Numbers, RowFunction, SumFunction, Total, Whole
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import Ids
 from pricdr.data.reading.formats import ReadOptions
@@ -57,7 +57,7 @@ def sort_memory() -> int:
     return max(64 * 10**6, min(256 * 10**6, memory_limit() // 4))
 
 
-class Counts(NamedTuple):
+class RowCounts(NamedTuple):
     """How rows were merged and left out."""
 
     rows: int
@@ -79,7 +79,7 @@ class SortedEntries:
     columns: Path
     values: Path | None
     """None where every entry counts as 1."""
-    counts: Counts
+    counts: RowCounts
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -199,7 +199,7 @@ class DiskRatings:
                         values[keep].tofile(values_at)
             connection.execute("DROP TABLE sorted")
         starts = np.concatenate(([0], np.cumsum(per_row)))
-        counts = Counts(rows, pairs, untimed, below)
+        counts = RowCounts(rows, pairs, untimed, below)
         return SortedEntries(shape, starts, paths[0], paths[1] if kept else None, counts)
 
 
@@ -229,7 +229,7 @@ class DiskMatrix(Matrix):
         self.shape = entries.shape[0], columns
 
     def rows(
-        self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
+        self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
         """Fill ``out`` with the results of ``work`` for every user."""
 
@@ -238,7 +238,7 @@ class DiskMatrix(Matrix):
 
         each_slice(self._cut(BLOCK_ENTRIES, block_rows), fill, what=what, progress=progress)
 
-    def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
         """Return the sum of the results of ``work`` over all blocks."""
         total = Total()
 

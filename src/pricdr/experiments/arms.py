@@ -203,11 +203,11 @@ class ReleaseSpec:
     @property
     def strategy_name(self) -> str:
         """The strategy in the registry; module:Class stands for one where the user has named it too."""
-        return BY_NAME.spelled(self.strategy)
+        return BY_NAME.resolve_stored(self.strategy)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class CurvePoint:
     """Where an arm lies on a curve."""
 
     __pydantic_config__ = RECORD
@@ -247,7 +247,7 @@ class Arm:
     vary: Mapping[Axis, tuple[Number, ...]] = field(default_factory=dict)
     """Write one arm for each of these values of epsilon, dim, density or source_share: { epsilon = [1, 2, 4] }. Their
     names end in the value: "jlt" becomes "jlt, ε = 1" and so on."""
-    point: Point | None = None
+    point: CurvePoint | None = None
     """Where the arm lies on a curve; ``vary`` says so by itself."""
 
     def __post_init__(self) -> None:
@@ -270,7 +270,7 @@ class Arm:
     @property
     def method_name(self) -> str:
         """The method in the catalogue: a preset is one of its own, module:Class one that the user has named too."""
-        return with_preset(METHODS.spelled(self.method), self.preset)
+        return with_preset(METHODS.resolve_stored(self.method), self.preset)
 
     def each(self) -> Iterator["Arm"]:
         """Yield the arms that ``vary`` asks for, or the arm itself."""
@@ -282,7 +282,7 @@ class Arm:
 
     def _at(self, axis: Axis, value: float) -> "Arm":
         name = f"{self.name}, {axis.symbol} = {value:g}"
-        arm = replace(self, name=name, vary={}, point=Point(curve=self.name, axis=axis, at=value))
+        arm = replace(self, name=name, vary={}, point=CurvePoint(curve=self.name, axis=axis, at=value))
         if axis is Axis.SOURCE_SHARE:
             return replace(arm, source_share=value)
         if arm.release is None:

@@ -125,7 +125,7 @@ class Access(Enum):
         return cls.CLEAR_GUIDE if clear else cls.PRIVATE
 
 
-class Crossing(NamedTuple):
+class AgainstControls(NamedTuple):
     """Whether an arm is better than the reference and every control."""
 
     verdict: Verdict
@@ -256,7 +256,7 @@ class Experiment:
             return NOTHING
         return self.gain(arm, "cold").scaled(1 / whole.value)
 
-    def crosses(self, arm: ArmOutline, stratum: str) -> Crossing:
+    def beats_controls(self, arm: ArmOutline, stratum: str) -> AgainstControls:
         """Return whether an arm is better than the reference and every control, and the difference that decided it.
 
         The worst of the differences decides: helping over popularity but not over noise is not a transfer.
@@ -265,10 +265,10 @@ class Experiment:
         others = [*([] if reference is None else [reference]), *self.controls]
         found = {other.name: gain for other in others if (gain := own - self.measured(other, stratum))}
         if not found:
-            return Crossing(Verdict.UNCLEAR, NOTHING, "")
+            return AgainstControls(Verdict.UNCLEAR, NOTHING, "")
         order = [Verdict.HURTS, Verdict.UNCLEAR, Verdict.HELPS]
         against, worst = min(found.items(), key=lambda one: (order.index(one[1].verdict), one[1].value))
-        return Crossing(worst.verdict, worst, against)
+        return AgainstControls(worst.verdict, worst, against)
 
     @property
     def ceiling(self) -> ArmOutline | None:

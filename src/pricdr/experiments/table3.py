@@ -141,7 +141,7 @@ class FileFacts:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Preprocessing:
     """What another preprocessing of the same raw files would give."""
 
     __pydantic_config__ = RECORD
@@ -174,7 +174,7 @@ class Table3Row:
     expected: tuple[Line, ...] = ()
     """Then: which files would do, for each domain that is not there."""
     files: tuple[FileFacts, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[Preprocessing, ...] = ()
 
     @property
     def agrees(self) -> bool | None:
@@ -286,7 +286,7 @@ def _prepared(task: PaperTask, source: Ratings, target: Ratings) -> DomainPair:
     return prepare(source, target, threshold=task.threshold, core=task.core)
 
 
-def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPair) -> Iterator[Reading]:
+def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPair) -> Iterator[Preprocessing]:
     """Yield what else the paper's words could mean ("filter the users and items with less than 5 interactions").
 
     For other data: what is left without duplicate items, or by the paper's five steps.
@@ -296,14 +296,14 @@ def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPai
     if task.counts is not None:
         # "Less than 5" leaves those with 5 themselves, and a K-core filters until nothing changes.
         one_pass = prepare_paper(source, target, task.threshold, more_than=4)
-        yield Reading("5 or more positives per user and item, in one pass", count(one_pass))
+        yield Preprocessing("5 or more positives per user and item, in one pass", count(one_pass))
         for core in (5, 6):
             iterated = prepare_core(source, target, core=core, threshold=task.threshold)
-            yield Reading(f"{core} or more, iterated with the common users (joint {core}-core)", count(iterated))
+            yield Preprocessing(f"{core} or more, iterated with the common users (joint {core}-core)", count(iterated))
     elif task.filtered:
-        yield Reading("the paper's five steps", count(prepare_paper(source, target, task.threshold)))
+        yield Preprocessing("the paper's five steps", count(prepare_paper(source, target, task.threshold)))
     else:
-        yield Reading("without source items that repeat a target item", count(pair.without_duplicates()))
+        yield Preprocessing("without source items that repeat a target item", count(pair.without_duplicates()))
 
 
 def _facts(content: "MemoryReading", root: Path) -> FileFacts:

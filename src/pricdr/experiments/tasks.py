@@ -173,9 +173,9 @@ class RunContext:
     def import_outside(self) -> None:
         """Make the methods and strategies known that the user named."""
         for text in self.methods:
-            METHODS.named(text)
+            METHODS.resolve_reference(text)
         for text in self.strategies:
-            BY_NAME.named(text)
+            BY_NAME.resolve_reference(text)
 
 
 @dataclass(frozen=True)

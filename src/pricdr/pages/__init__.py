@@ -74,7 +74,7 @@ class Commands:
 
 
 @dataclass(frozen=True)
-class Columns:
+class SideBySide:
     """Blocks side by side where the page is wide enough, and below one another on a phone: small multiples."""
 
     blocks: Content

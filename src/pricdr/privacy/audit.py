@@ -19,7 +19,7 @@ from pricdr.errors import ParameterError, require_count, require_positive, requi
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
 from pricdr.privacy.mechanism import Secrets, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, Grid, Kind, calibrate, total_mu
+from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, Grid, SumKind, calibrate, total_mu
 from pricdr.privacy.strategies.base import Projection, Strategy
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
@@ -34,12 +34,12 @@ _PRIOR: Final = 0.0
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A mechanism under audit: its settled steps and what is claimed of them together."""
+    """A mechanism under audit: its calibrated steps and what is claimed of them together."""
 
     strategy: Strategy
-    """The strategy, its dimension settled."""
+    """The strategy, its dimension chosen."""
     declared: Declared
-    settled: tuple[CalibratedStep, ...]
+    calibrated: tuple[CalibratedStep, ...]
     delta: float
     claimed_epsilon: float
     claimed_mu: float
@@ -63,14 +63,14 @@ class Subject:
         if strategy.dim is None:
             raise ParameterError("an audit needs a dimension: give --dim a number")
         declared = Declared(bounds=bounds, unit=guarantee.unit, users=users, items=items)
-        settled = calibrate(strategy.steps(declared), guarantee, bounds)
+        calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
         return cls(
             strategy=strategy,
             declared=declared,
-            settled=tuple(_scaled(one, noise_scale, bounds) for one in settled),
+            calibrated=tuple(_scaled(one, noise_scale, bounds) for one in calibrated),
             delta=guarantee.delta,
             claimed_epsilon=guarantee.epsilon,
-            claimed_mu=total_mu(settled),
+            claimed_mu=total_mu(calibrated),
         )
 
 
@@ -173,10 +173,10 @@ class Shift:
 def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> Shift:
     """Return the largest shift that is known for a step of this kind."""
     step = one.step
-    if step.kind is Kind.GIVEN and step.spread is None:
+    if step.kind is SumKind.GIVEN and step.spread is None:
         assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
         low, high = _projected(one, strategy, declared)
-    elif step.kind is Kind.GIVEN:
+    elif step.kind is SumKind.GIVEN:
         low, high = _given(one, declared)
     else:
         low, high = _learnt(one, declared)
@@ -230,7 +230,7 @@ def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray
     With users and items exchanged it is a user who rated a crowd of items that point one way.
     """
     value, change = _units(declared)
-    kind, counted = one.step.kind, one.step.kind is Kind.COUNTED
+    kind, counted = one.step.kind, one.step.kind is SumKind.COUNTED
     width = one.step.numbers - (1 if counted else 0)
     weight = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1)) if counted else 0.0
     entries = np.zeros((2 * _CROWD + 1, 2), dtype=np.int64)
@@ -245,7 +245,7 @@ def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray
     for world in worlds:
         matrix = sp.csr_array(world)
         vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
-        if kind is Kind.COUNTED:
+        if kind is SumKind.COUNTED:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
         sums.append(_sums(one, matrix, vectors, value))
     return sums[0], sums[1]
@@ -288,11 +288,11 @@ class WorstPair:
             cls(
                 tuple(
                     worst_case(one, subject.strategy, subject.declared)
-                    for one in subject.settled
+                    for one in subject.calibrated
                     if one.step.payer is payer
                 )
             )
-            for payer in {one.step.payer for one in subject.settled}
+            for payer in {one.step.payer for one in subject.calibrated}
         ]
         furthest = max(pairs, key=lambda pair: pair.distance)
         if not furthest.distance:

@@ -222,9 +222,9 @@ class Entries:
 
 @dataclass(eq=False)
 class Run:
-    """The settled steps of one release. Each step's noise is drawn once; asking twice is an error."""
+    """The calibrated steps of one release. Each step's noise is drawn once; asking twice is an error."""
 
-    settled: Sequence[CalibratedStep]
+    calibrated: Sequence[CalibratedStep]
     randomness: Randomness
     noisy: bool = True
     progress: Progress = silent
@@ -251,7 +251,7 @@ class Run:
         return DiscreteGaussian(self.randomness, stream, refinement=self.grid(name).refinement)
 
     def _named(self, name: str) -> CalibratedStep:
-        return next(one for one in self.settled if one.step.name == name)
+        return next(one for one in self.calibrated if one.step.name == name)
 
 
 class Secrets:

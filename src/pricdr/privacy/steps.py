@@ -218,7 +218,7 @@ class UserGroup(Enum):
     UNLISTED = "users outside the list"
 
 
-class Kind(Enum):
+class SumKind(Enum):
     """What a step adds up, which decides whose rows a rating moves."""
 
     GIVEN = "vectors that were there before"
@@ -265,7 +265,7 @@ class Step:
     """Ratings, at most, that one number adds up: whole numbers must hold their sum."""
     spread: int | None = None
     """Most units of ratings behind one number; None where products are whole numbers and nothing is rounded."""
-    kind: Kind = Kind.GIVEN
+    kind: SumKind = SumKind.GIVEN
     published: bool = True
     """Whether its rows are part of the release; otherwise only later steps see them."""
     payer: UserGroup = UserGroup.LISTED
@@ -325,17 +325,17 @@ def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[CalibratedStep, ..
     return tuple(CalibratedStep(step, Grid.noiseless(bounds)) for step in steps)
 
 
-def total_mu(settled: Iterable[CalibratedStep]) -> float:
+def total_mu(calibrated: Iterable[CalibratedStep]) -> float:
     """Return μ of all steps together; the payers are different people, so the group that pays more decides."""
     paid: dict[UserGroup, list[float]] = {}
-    for one in settled:
+    for one in calibrated:
         paid.setdefault(one.step.payer, []).append(one.mu)
     return max(map(composed_mu, paid.values()), default=0.0)
 
 
-def total_numbers(settled: Iterable[CalibratedStep]) -> int:
+def total_numbers(calibrated: Iterable[CalibratedStep]) -> int:
     """Return how many noisy numbers one change can move, over all steps."""
-    return sum(one.step.moved for one in settled)
+    return sum(one.step.moved for one in calibrated)
 
 
 def _calibrated(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> CalibratedStep:

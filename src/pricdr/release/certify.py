@@ -53,23 +53,23 @@ STATED: Final = (
 _TOLERANCE: Final = 1e-9
 
 
-def issue(draft: Certificate, settled: Sequence[CalibratedStep]) -> Certificate:
+def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certificate:
     """Return the certificate of a draft, without its files; :class:`VerificationError` where it contradicts itself."""
-    noisy, last, bounds = _noisy(draft), settled[-1], declared_by(draft).bounds
-    epsilon, nominal = _epsilons(draft, settled)
-    _check_statements(draft, settled)
+    noisy, last, bounds = _noisy(draft), calibrated[-1], declared_by(draft).bounds
+    epsilon, nominal = _epsilons(draft, calibrated)
+    _check_statements(draft, calibrated)
     derived = {
         "private": draft.noise.source == "secret" and epsilon is not None and is_private(epsilon),
         "epsilon": epsilon,
         "nominal_epsilon": nominal,
         "sigma": last.grid.sigma,
         "sensitivity": last.step.sensitivity,
-        "mu": total_mu(settled) if noisy else None,
+        "mu": total_mu(calibrated) if noisy else None,
         "grid": _stated_grid(last.grid, noisy),
-        "steps": [_step(one, settled, noisy) for one in settled],
-        "neighbours": _neighbours(draft, settled),
-        "epsilon_at_delta": _curve(draft, settled),
-        "whole_user": _whole_user(draft, settled),
+        "steps": [_step(one, calibrated, noisy) for one in calibrated],
+        "neighbours": _neighbours(draft, calibrated),
+        "epsilon_at_delta": _curve(draft, calibrated),
+        "whole_user": _whole_user(draft, calibrated),
         "bounds": bounds_statement(bounds),
         "noise": NoiseStatement(
             law="discrete Gaussian on the grid, independent in every coordinate" if noisy else "none",
@@ -80,7 +80,7 @@ def issue(draft: Certificate, settled: Sequence[CalibratedStep]) -> Certificate:
             sampler_distance=SAMPLER_DISTANCE,
         ),
         "not_protected": _not_protected(draft),
-        "warnings": _warnings(draft, settled, bounds),
+        "warnings": _warnings(draft, calibrated, bounds),
     }
     return Certificate.model_validate({**{name: getattr(draft, name) for name in STATED}, **derived})
 
@@ -88,7 +88,7 @@ def issue(draft: Certificate, settled: Sequence[CalibratedStep]) -> Certificate:
 def check(certificate: Certificate) -> None:
     """Issue the certificate again, with itself as the draft; :class:`VerificationError` names a field that differs."""
     try:
-        again = issue(certificate, settled_by(certificate))
+        again = issue(certificate, calibrated_by(certificate))
     except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
         raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
     for name in type(certificate).model_fields:
@@ -128,7 +128,7 @@ def described(certificate: Certificate) -> Strategy:
     return strategy
 
 
-def settled_by(c: Certificate) -> tuple[CalibratedStep, ...]:
+def calibrated_by(c: Certificate) -> tuple[CalibratedStep, ...]:
     """Return the steps behind a certificate: its strategy lays them out again, with the stated noise."""
     layout = described(c).steps(declared_by(c))
     if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
@@ -178,18 +178,18 @@ def _asked(c: Certificate) -> float | None:
     return c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon
 
 
-def _epsilon_at(settled: Sequence[CalibratedStep], delta: float) -> float:
+def _epsilon_at(calibrated: Sequence[CalibratedStep], delta: float) -> float:
     """Return ε of the whole release, with the noise table's error counted."""
-    return composed_epsilon([(total_mu(settled), total_numbers(settled))], delta)
+    return composed_epsilon([(total_mu(calibrated), total_numbers(calibrated))], delta)
 
 
 def _stated_grid(grid: Grid, noisy: bool) -> float:
     return grid.sigma / grid_steps(grid.refinement) if noisy else grid.step
 
 
-def _step(one: CalibratedStep, settled: Sequence[CalibratedStep], noisy: bool) -> StepStatement:
+def _step(one: CalibratedStep, calibrated: Sequence[CalibratedStep], noisy: bool) -> StepStatement:
     step, grid = one.step, one.grid
-    whole = composed_mu(other.mu for other in settled if other.step.payer is step.payer) if noisy else 0.0
+    whole = composed_mu(other.mu for other in calibrated if other.step.payer is step.payer) if noisy else 0.0
     return StepStatement(
         name=step.name,
         purpose=step.purpose,
@@ -208,16 +208,16 @@ def _step(one: CalibratedStep, settled: Sequence[CalibratedStep], noisy: bool) -
     )
 
 
-def _epsilons(c: Certificate, settled: Sequence[CalibratedStep]) -> tuple[float | None, float | None]:
+def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[float | None, float | None]:
     """Return the exact and the nominal ε; refuse an ε below what σ gives."""
-    sigmas, asked = [one.grid.sigma for one in settled], _asked(c)
+    sigmas, asked = [one.grid.sigma for one in calibrated], _asked(c)
     if not _noisy(c):
         if any(sigmas) or asked is not None:
             raise VerificationError("a release without noise cannot state sigma or epsilon")
         return None, None
     if not all(sigmas) or asked is None:
         raise VerificationError("sigma and epsilon must be stated where there is noise")
-    delivered = _epsilon_at(settled, c.delta)
+    delivered = _epsilon_at(calibrated, c.delta)
     if c.calibration == Calibration.PAPER.value:
         # Here σ follows from the nominal ε, not from what is delivered, so it has to be compared itself.
         _require_agreement("sigma", sigmas[-1], paper_sigma(asked, c.delta, dim=c.dim))
@@ -231,17 +231,17 @@ def _epsilons(c: Certificate, settled: Sequence[CalibratedStep]) -> tuple[float 
     return asked, None
 
 
-def _unlisted_pay(settled: Sequence[CalibratedStep]) -> bool:
-    return any(one.step.payer is UserGroup.UNLISTED for one in settled)
+def _unlisted_pay(calibrated: Sequence[CalibratedStep]) -> bool:
+    return any(one.step.payer is UserGroup.UNLISTED for one in calibrated)
 
 
-def _check_statements(c: Certificate, settled: Sequence[CalibratedStep]) -> None:
+def _check_statements(c: Certificate, calibrated: Sequence[CalibratedStep]) -> None:
     """Refuse statements that contradict each other where no derived field would show it."""
     kind, universe = BY_NAME[c.strategy.name], c.input.item_universe
     # Users outside the list may have rated items that nobody declared; which ones exist must not show.
-    hashes = _unlisted_pay(settled) and c.items is None
+    hashes = _unlisted_pay(calibrated) and c.items is None
     # Without noise a release costs more than any budget: no ledger can have paid for it.
-    total = total_mu(settled) if _noisy(c) else math.inf
+    total = total_mu(calibrated) if _noisy(c) else math.inf
     faults = {
         f"strategy {kind.name} needs an item universe, and none is stated": (
             universe == "not needed" and kind.needs_catalogue
@@ -262,7 +262,7 @@ def _check_statements(c: Certificate, settled: Sequence[CalibratedStep]) -> None
         if found:
             raise VerificationError(fault)
     if c.ledger is not None:
-        _check_account(c.ledger, total, total_numbers(settled))
+        _check_account(c.ledger, total, total_numbers(calibrated))
 
 
 def _check_account(account: LedgerStatement, mu: float, numbers: int) -> None:
@@ -278,20 +278,20 @@ def _check_account(account: LedgerStatement, mu: float, numbers: int) -> None:
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
 
 
-def _curve(c: Certificate, settled: Sequence[CalibratedStep]) -> list[EpsilonAtDelta]:
+def _curve(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[EpsilonAtDelta]:
     if not _noisy(c):
         return []
-    return [EpsilonAtDelta(delta=d, epsilon=_stated(_epsilon_at(settled, d))) for d in DELTAS]
+    return [EpsilonAtDelta(delta=d, epsilon=_stated(_epsilon_at(calibrated, d))) for d in DELTAS]
 
 
-def _whole_user(c: Certificate, settled: Sequence[CalibratedStep]) -> list[GroupFigure]:
+def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[GroupFigure]:
     """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
 
     Rows in independent random directions give about √t·μ; parallel rows attain the worst case.
     """
     if c.unit == Unit.USER.value or not _noisy(c):
         return []
-    whole, numbers = total_mu(settled), total_numbers(settled)
+    whole, numbers = total_mu(calibrated), total_numbers(calibrated)
 
     def cost(mu: float) -> float | None:
         return _stated(composed_epsilon([(mu, numbers)], c.delta))
@@ -307,9 +307,9 @@ def _whole_user(c: Certificate, settled: Sequence[CalibratedStep]) -> list[Group
     ]
 
 
-def _neighbours(c: Certificate, settled: Sequence[CalibratedStep]) -> str:
+def _neighbours(c: Certificate, calibrated: Sequence[CalibratedStep]) -> str:
     """Return the neighbouring relation that the promise is about, in one sentence."""
-    everybody = " (listed or not)" if _unlisted_pay(settled) else ""
+    everybody = " (listed or not)" if _unlisted_pay(calibrated) else ""
     if c.unit == Unit.RATING.value:
         return (
             f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
@@ -345,13 +345,13 @@ def _not_protected(c: Certificate) -> list[str]:
     return [sentence for sentence, holds in sentences.items() if holds]
 
 
-def _warnings(c: Certificate, settled: Sequence[CalibratedStep], bounds: Bounds) -> list[str]:
+def _warnings(c: Certificate, calibrated: Sequence[CalibratedStep], bounds: Bounds) -> list[str]:
     """Return what whoever reads the certificate should be warned of; empty where there is nothing."""
-    lines, asked, last = list(delta_warnings(c.delta, c.users)), _asked(c), settled[-1]
+    lines, asked, last = list(delta_warnings(c.delta, c.users)), _asked(c), calibrated[-1]
     if c.noise.source == "secret" and asked is not None:
         # Under the paper's calibration what was asked for is not what is promised.
         exact = c.calibration == Calibration.EXACT.value
-        lines += epsilon_warnings(asked if exact else _epsilon_at(settled, c.delta), Unit(c.unit))
+        lines += epsilon_warnings(asked if exact else _epsilon_at(calibrated, c.delta), Unit(c.unit))
     # A name that is not ours now must not become ours later: releases made with it would no longer say what they did.
     if c.strategy.name not in BY_NAME.own:
         lines.append(

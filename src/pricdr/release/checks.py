@@ -43,7 +43,7 @@ _TOLERANCE: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class Block:
+class PublishedStep:
     """The columns of one published step."""
 
     values: Float32Array
@@ -57,7 +57,7 @@ def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
     """Refuse a matrix with values off the grid, too little noise somewhere, or rows longer than anything declared."""
     c, at, longest = certificate, 0, longest_signal(certificate)
     for step in (step for step in c.steps if step.published):
-        block = Block(matrix[:, at : at + step.numbers], step.grid, step.sigma, longest)
+        block = PublishedStep(matrix[:, at : at + step.numbers], step.grid, step.sigma, longest)
         _check_grid(block)
         _check_ceiling(block)
         if step.sigma > 0:
@@ -74,7 +74,7 @@ def longest_signal(certificate: Certificate) -> float:
     return (certificate.items or MAX_ITEMS) * certificate.bounds.rating_bound
 
 
-def _check_grid(block: Block) -> None:
+def _check_grid(block: PublishedStep) -> None:
     """Refuse numbers off the grid, to the last bit: each multiple has one spelling, so that nothing hides in one."""
     if not np.isfinite(block.values).all():  # before any conversion: a signalling nan would warn there
         raise VerificationError("the matrix holds a value that is not a finite number")
@@ -89,7 +89,7 @@ def _check_grid(block: Block) -> None:
             raise VerificationError("the matrix holds a value that is not a multiple of the grid")
 
 
-def _check_ceiling(block: Block) -> None:
+def _check_ceiling(block: PublishedStep) -> None:
     rows, width = block.values.shape
     noise = block.sigma * math.sqrt(2 * float(gammainccinv(width / 2, ALPHA / rows)))
     most = (block.longest + noise) * (1 + 1e-6) + block.grid * width
@@ -103,7 +103,7 @@ def _check_ceiling(block: Block) -> None:
         )
 
 
-def check_floors(block: Block) -> None:
+def check_floors(block: PublishedStep) -> None:
     """Refuse values that are smaller than noise of the stated σ alone would be, in rows, columns or differences."""
     values = block.values
     _check_floor(values, block, "some values are")
@@ -116,7 +116,7 @@ def check_floors(block: Block) -> None:
     _check_repeats(block)
 
 
-def _check_floor(values: Float32Array, block: Block, what: str) -> None:
+def _check_floor(values: Float32Array, block: PublishedStep, what: str) -> None:
     if not values.size:
         return
     chunks, of_columns = [], np.zeros(values.shape[1])
@@ -170,7 +170,7 @@ def _most_often(trials: int, chance: float, alpha: float) -> int:
     return low
 
 
-def _check_repeats(block: Block) -> None:
+def _check_repeats(block: PublishedStep) -> None:
     """Refuse a row that occurs twice, unless the grid is so coarse that it can happen by chance."""
     rows, width = block.values.shape
     # Two rows agree by chance with at most this probability per coordinate, over all pairs of rows.

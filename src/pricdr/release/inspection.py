@@ -19,7 +19,7 @@ from pricdr.privacy.accounting import TradeOff
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.release.certificate import Certificate, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
-from pricdr.release.readme import Section, statement
+from pricdr.release.readme import ReadmeSection, statement
 from pricdr.signing import fingerprint, public_from_text
 
 INSPECTION_LAYOUT: Final = 1
@@ -142,14 +142,14 @@ class Inspection:
             trade_off=trade_off_of(c),
         )
 
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[ReadmeSection]:
         """Return all of it in words: what README.md says, and what it cannot say."""
         return [
             *statement(self.certificate),
-            Section("False alarms and detections", self._trade_off_lines()),
-            Section("Noise and signal", self._noise_lines()),
-            Section("Signature", self._signature_lines()),
-            Section("Files, by SHA-256", tuple(f"{name}: {value}" for name, value in self.hashes.items())),
+            ReadmeSection("False alarms and detections", self._trade_off_lines()),
+            ReadmeSection("Noise and signal", self._noise_lines()),
+            ReadmeSection("Signature", self._signature_lines()),
+            ReadmeSection("Files, by SHA-256", tuple(f"{name}: {value}" for name, value in self.hashes.items())),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class UserChange:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ReleaseChange:
     """What changed from one release to another; empty where both are the same."""
 
     same: bool
@@ -284,7 +284,7 @@ class Difference:
         return {"layout_version": DIFFERENCE_LAYOUT, **asdict(self), "sentences": list(self.sentences)}
 
 
-def difference(before: Release, after: Release) -> Difference:
+def difference(before: Release, after: Release) -> ReleaseChange:
     """Return what changed from ``before`` to ``after``; both must have been verified."""
     assert before.verified and after.verified, "fields of an unverified certificate mean nothing"  # noqa: PT018
     a, b = before.certificate, after.certificate
@@ -292,7 +292,7 @@ def difference(before: Release, after: Release) -> Difference:
     reordered = [user for user in before.users if user in new] != [user for user in after.users if user in old]
     one = f"{_detected(a, 1)} with A, {_detected(b, 1)} with B"
     whole = f"{_detected(a, _RATINGS)} with A, {_detected(b, _RATINGS)} with B"
-    return Difference(
+    return ReleaseChange(
         same=a.to_bytes() == b.to_bytes(),
         same_matrix=a.files[MATRIX] == b.files[MATRIX],
         sentences=(

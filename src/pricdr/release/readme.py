@@ -35,18 +35,18 @@ _BITS: Final = {
 
 
 @dataclass(frozen=True)
-class Section:
+class ReadmeSection:
     """A heading and its sentences."""
 
     title: str
     lines: tuple[str, ...]
 
 
-def statement(certificate: Certificate) -> list[Section]:
+def statement(certificate: Certificate) -> list[ReadmeSection]:
     """Return everything a certificate says, in an order a privacy officer can follow, for a screen."""
     return [
         # Quotation marks are enough on a screen.
-        Section(title, tuple(line.replace('"`', '"').replace('`"', '"') for line in lines))
+        ReadmeSection(title, tuple(line.replace('"`', '"').replace('`"', '"') for line in lines))
         for title, lines in _sections(certificate)
     ]
 

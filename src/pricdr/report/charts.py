@@ -23,7 +23,7 @@ _ROOM: Final = 1.1
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """One strategy at one place on an axis."""
 
     curve: str
@@ -38,7 +38,7 @@ class Point:
         return {"series": self.curve, "x": self.at, "y": value, "low": value - error, "high": value + error}
 
 
-def share_points(pair: Experiment) -> list[Point]:
+def share_points(pair: Experiment) -> list[ChartPoint]:
     """Return what cold users keep of the plaintext gain at every ε; a control is under one name for all of them."""
     points = []
     for arm in pair.outline.arms:
@@ -47,7 +47,7 @@ def share_points(pair: Experiment) -> list[Point]:
             continue
         at = float(arm.release.epsilon if control else arm.at or 0.0)
         if at > 0:  # on a logarithmic axis there is no place for 0, and a spec may well come from elsewhere
-            points.append(Point(CONTROLS if control else arm.curve, at, share))
+            points.append(ChartPoint(CONTROLS if control else arm.curve, at, share))
     return points
 
 
@@ -79,7 +79,7 @@ def curve_figures(experiment: Experiment, id: str) -> list[Figure]:
     for stratum in ("cold", "warm"):
         arms = [arm for arm in experiment.outline.arms if arm.curve and arm.at is not None and arm.at > 0]
         points = [
-            Point(arm.curve, float(arm.at or 0.0), measured)
+            ChartPoint(arm.curve, float(arm.at or 0.0), measured)
             for arm in arms
             if (measured := experiment.measured(arm, stratum))
         ]
@@ -102,7 +102,7 @@ AXES: Final = {
 
 
 def _curves(
-    points: Sequence[Point],
+    points: Sequence[ChartPoint],
     curves: Sequence[str],
     x_title: str,
     y_title: str,

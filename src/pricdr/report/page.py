@@ -20,13 +20,13 @@ from pricdr.pages import (
     Bullets,
     Cell,
     Column,
-    Columns,
     Content,
     Details,
     Note,
     Page,
     Row,
     Section,
+    SideBySide,
     Table,
     render,
     table,
@@ -97,7 +97,7 @@ def lead(folder: ResultsFolder) -> Content:
         _ANSWER.format(metric=METRIC, epsilon=epsilon),
         _summary(pairs, epsilon),
         _controls(pairs),
-        Columns(figures),
+        SideBySide(figures),
         Details("The same, ranked among all items", [_summary(pairs, epsilon, full=True)]),
         Details("How to read it", [Bullets(_HOW_TO_READ)]),
     ]
@@ -171,7 +171,7 @@ def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False)
 
 def _verdict(pair: Experiment, arm: ArmOutline, stratum: str) -> Cell:
     """Return in a word whether a release helps, and what decided it for those who point there."""
-    verdict, difference, against = pair.crosses(arm, stratum)
+    verdict, difference, against = pair.beats_controls(arm, stratum)
     if not difference:
         return ABSENT
     hover = [arm.name, f"{difference.interval_in_words()} against {against}"]
@@ -186,7 +186,7 @@ def experiment_details(experiment: Experiment, at: int) -> Details:
         return Details(title, [Note(f"{outline.missing or 'Not run yet'}.")])
     blocks: list[Block | str] = [" ".join(outline.note.split())] if outline.note.strip() else []
     if outline.family != FRONTIER and (figures := curve_figures(experiment, f"curves-{at}")):
-        blocks.append(Columns(figures))
+        blocks.append(SideBySide(figures))
     return Details(title, [*blocks, every_arm(experiment, f"arms-{at}")])
 
 

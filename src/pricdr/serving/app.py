@@ -29,7 +29,7 @@ from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.middleware import OPEN, Gate, Metrics, Refusal
 from pricdr.serving.search import MAX_ROWS
-from pricdr.serving.snapshot import MAX_K, Answer, Query, RecommendedItem, WatchedModel
+from pricdr.serving.snapshot import MAX_K, Answer, ItemsQuery, RecommendedItem, WatchedModel
 from pricdr.serving.worker import Quota, Worker
 
 _ANSWERS: Final = TypeAdapter(list[Answer])
@@ -60,7 +60,7 @@ _MESSAGES: Final = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Where a server listens, which requests it accepts and what it shows."""
 
     host: str = "127.0.0.1"
@@ -198,7 +198,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def create_app(
     models: Sequence[WatchedModel],
-    settings: Settings,
+    settings: ServerSettings,
     *,
     keys: KeyRing | None = None,
     log: ServerLog | None = None,
@@ -241,7 +241,7 @@ def create_app(
     async def recommend(user: UserPath, k: K = page.DEFAULT_K) -> UserAnswer:
         """Return the best unseen items of a user, or the most popular items if the model does not know the user."""
         snapshot = served.snapshot
-        (answer,) = await worker.answers(worker.users, snapshot, [Query(user, k)])
+        (answer,) = await worker.answers(worker.users, snapshot, [ItemsQuery(user, k)])
         metrics.answer(answer.basis)
         return UserAnswer(answer.user, answer.basis, answer.items, snapshot.fingerprint)
 
@@ -262,10 +262,10 @@ def create_app(
         nothing more, and no answer is in memory as a whole.
         """
         snapshot = served.snapshot
-        queries = [Query(user, batch.k) for user in batch.users]
+        queries = [ItemsQuery(user, batch.k) for user in batch.users]
         rounds = [queries[start : start + MAX_ROWS] for start in range(0, len(queries), MAX_ROWS)]
 
-        async def piece(round_: list[Query]) -> bytes:
+        async def piece(round_: list[ItemsQuery]) -> bytes:
             answers = await worker.answers(worker.batches, snapshot, round_)
             for answer in answers:
                 metrics.answer(answer.basis)
@@ -286,7 +286,7 @@ def create_app(
         snapshot = served.snapshot
         if not snapshot.compares_items:
             raise Refusal(404, "this model has no item vectors, so it cannot find similar items")
-        (items,) = await worker.answers(worker.similar_items, snapshot, [Query(item, k)])
+        (items,) = await worker.answers(worker.similar_items, snapshot, [ItemsQuery(item, k)])
         if items is None:
             raise Refusal(404, "the model does not know this item")
         return SimilarAnswer(item, snapshot.fingerprint, items)

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pricdr.errors import OutputError
-from pricdr.serving.app import Settings, create_app
+from pricdr.serving.app import ServerSettings, create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.snapshot import Snapshot, WatchedModel
@@ -32,7 +32,7 @@ _SWITCH_INTERVAL: Final = 1e-3
 
 def serve(
     model: Path,
-    settings: Settings,
+    settings: ServerSettings,
     *,
     compare: Path | None = None,
     log: ServerLog,
@@ -143,7 +143,7 @@ def exempt_from_garbage_collection() -> None:
     gc.freeze()
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _listen(settings: ServerSettings) -> socket.socket:
     """Return a listening socket; connections queue up in it until the model has been loaded."""
     try:
         addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

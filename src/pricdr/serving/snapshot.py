@@ -28,7 +28,7 @@ _FINGERPRINT_DIGITS: Final = 12
 """Enough to tell models apart by eye."""
 
 
-class Query(NamedTuple):
+class ItemsQuery(NamedTuple):
     """A request for the ``k`` best items of a user, or for the ``k`` items most like an item."""
 
     id: str
@@ -97,8 +97,8 @@ class Snapshot:
             raise InputError(f"{folder} changed while it was being read")
         snapshot = cls(model, fingerprint=fingerprint, folder=folder, exact=exact)
         # A first query, so everything that is computed on first use is ready and known to work.
-        snapshot.answers([Query("", 1), *(Query(user, 1) for user in model.users[:1])])
-        snapshot.similar_to([Query(item, 1) for item in model.items[:1]])
+        snapshot.answers([ItemsQuery("", 1), *(ItemsQuery(user, 1) for user in model.users[:1])])
+        snapshot.similar_to([ItemsQuery(item, 1) for item in model.items[:1]])
         return snapshot
 
     @property
@@ -117,9 +117,9 @@ class Snapshot:
 
     def recommend(self, user: str, k: int) -> Answer:
         """Return the ``k`` best unseen items of a user, or the most popular items if the user is unknown."""
-        return self.answers([Query(user, k)])[0]
+        return self.answers([ItemsQuery(user, k)])[0]
 
-    def answers(self, queries: Sequence[Query]) -> list[Answer]:
+    def answers(self, queries: Sequence[ItemsQuery]) -> list[Answer]:
         """Return the answers to several queries, in order, by one matrix product for all of them."""
         positions = [self._users.get(query.id) for query in queries]
         lists = self._lists(self._search, positions, queries)
@@ -130,13 +130,13 @@ class Snapshot:
             for query, at, items in zip(queries, positions, lists, strict=True)
         ]
 
-    def similar_to(self, queries: Sequence[Query]) -> list[list[RecommendedItem] | None]:
+    def similar_to(self, queries: Sequence[ItemsQuery]) -> list[list[RecommendedItem] | None]:
         """Return the items most like each of some items, by the cosine of their vectors; None for an unknown one."""
         positions = [self._items.get(query.id) if self.compares_items else None for query in queries]
         return self._lists(self._similar, positions, queries)
 
     def _lists(
-        self, search: Search | SimilarItems, positions: Sequence[int | None], queries: Sequence[Query]
+        self, search: Search | SimilarItems, positions: Sequence[int | None], queries: Sequence[ItemsQuery]
     ) -> list[list[RecommendedItem] | None]:
         """Return what the search finds for each query whose id is known."""
         known = np.array([at for at in positions if at is not None], dtype=np.int64)

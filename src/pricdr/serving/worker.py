@@ -15,7 +15,7 @@ from time import thread_time
 from typing import Any, Final, NamedTuple
 
 from pricdr.serving.search import MAX_ROWS
-from pricdr.serving.snapshot import Query, Snapshot
+from pricdr.serving.snapshot import ItemsQuery, Snapshot
 
 _MAX_WAIT: Final = 0.25
 """Seconds of scoring that may wait in a lane; further queries are refused."""
@@ -53,7 +53,7 @@ class Quota:
 
 class _Job(NamedTuple):
     snapshot: Snapshot
-    queries: Sequence[Query]
+    queries: Sequence[ItemsQuery]
     answers: "asyncio.Future[list[Any]]"
 
 
@@ -61,7 +61,7 @@ class _Job(NamedTuple):
 class Lane:
     """Queries of one kind that wait to be scored."""
 
-    score: Callable[[Snapshot, Sequence[Query]], list[Any]]
+    score: Callable[[Snapshot, Sequence[ItemsQuery]], list[Any]]
     jobs: deque[_Job] = field(default_factory=deque)
     seconds_per_answer: float = _FIRST_GUESS
     """A running mean of processor seconds."""
@@ -96,7 +96,7 @@ class Worker:
         """How many queries wait to be scored."""
         return sum(len(job.queries) for lane in self._lanes for job in lane.jobs)
 
-    async def answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[Query]) -> list[Any]:
+    async def answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[ItemsQuery]) -> list[Any]:
         """Return what ``lane`` answers to at most ``MAX_ROWS`` queries, in order."""
         # Batches wait, since a quota has admitted them.
         if lane is not self.batches and len(lane.jobs) >= max(_MIN_WAITING, int(_MAX_WAIT / lane.seconds_per_answer)):

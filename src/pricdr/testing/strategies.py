@@ -142,13 +142,13 @@ def sensitivity_ratio(
     """
     strategy = strategy.resolved(guarantee, ratings.users)
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
-    (settled,) = calibrate(strategy.steps(declared), guarantee, bounds)
-    before = _exact(strategy, ratings, bounds, settled, seed)
+    (calibrated,) = calibrate(strategy.steps(declared), guarantee, bounds)
+    before = _exact(strategy, ratings, bounds, calibrated, seed)
     most = 0.0
     for user in range(len(ratings.users)):
-        after = _exact(strategy, _neighbour(ratings, user, guarantee.unit), bounds, settled, seed)
+        after = _exact(strategy, _neighbour(ratings, user, guarantee.unit), bounds, calibrated, seed)
         most = max(most, float(np.linalg.norm(after - before)))
-    return most / (settled.step.sensitivity * _SINGLE)
+    return most / (calibrated.step.sensitivity * _SINGLE)
 
 
 def audited(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, draws: int = 20_000) -> Finding:
@@ -168,9 +168,9 @@ def random_ratings(users: Ids, items: Ids, *, seed: int, share: float = 0.3) -> 
     return triples.select(users=users, items=items)
 
 
-def _exact(strategy: Strategy, ratings: Ratings, bounds: Bounds, settled: CalibratedStep, seed: int) -> Float64Array:
+def _exact(strategy: Strategy, ratings: Ratings, bounds: Bounds, calibrated: CalibratedStep, seed: int) -> Float64Array:
     entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
-    run = Run((settled,), Simulation(seed), noisy=False)
+    run = Run((calibrated,), Simulation(seed), noisy=False)
     return strategy.publish(entries, run).astype(np.float64)
 
 

@@ -37,7 +37,7 @@ _SLOTS: Final = ("step", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """The state of a run after some epochs."""
 
     epoch: int
@@ -54,17 +54,17 @@ class State:
         return self.epoch - self.stale
 
     @classmethod
-    def fresh(cls, network: nn.Module) -> "State":
+    def fresh(cls, network: nn.Module) -> "RunState":
         """Return the state before the first epoch."""
         return cls(0, 0, float("-inf"), {name: value.clone() for name, value in network.state_dict().items()})
 
-    def after(self, network: nn.Module, metric: float | None) -> "State":
+    def after(self, network: nn.Module, metric: float | None) -> "RunState":
         """Return the state one epoch later, which reuses the same weights; without a metric the newest are the best."""
         if metric is not None and not metric > self.metric:  # equal is not better: patience has to run out on a plateau
             return replace(self, epoch=self.epoch + 1, stale=self.stale + 1)
         for name, value in network.state_dict().items():
             self.best[name].copy_(value)  # over the old ones: a second copy would need more memory
-        return State(self.epoch + 1, 0, self.metric if metric is None else metric, self.best)
+        return RunState(self.epoch + 1, 0, self.metric if metric is None else metric, self.best)
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,17 @@ class Checkpoint:
     """Where the finished network is kept for other trainings. If this is ``path``, nothing is written before: in a
     short training, writing every epoch would cost more than it saves."""
 
-    def after_epoch(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def after_epoch(self, state: RunState, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Replace the file by the current state of the run."""
         if self.path != self.finished:
             self.save(state, network, optimizer)
 
-    def when_finished(self, state: State, network: nn.Module) -> None:
+    def when_finished(self, state: RunState, network: nn.Module) -> None:
         """Keep the network for other trainings, without the optimiser since no epoch follows."""
         if self.finished is not None and not self.finished.exists():
             replace(self, path=self.finished).save(state, network, None)
 
-    def save(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+    def save(self, state: RunState, network: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Write the run; without ``optimizer`` only the best weights are written, and no epoch can follow."""
         # Numbers as tensors too: floats in text would lose bits.
         tensors = {"run": torch.tensor([state.epoch, state.stale, state.metric], dtype=torch.float64)}
@@ -100,10 +100,10 @@ class Checkpoint:
         # Learnt from ratings: for their owner alone.
         replace_file(self.path, _chunks(tensors, {"fingerprint": self.fingerprint}), mode=PRIVATE)
 
-    def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> State:
+    def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
         """Load the file into network and optimiser and return its state; a fresh state if there is no file."""
         if not self.path.exists():
-            return State.fresh(network)
+            return RunState.fresh(network)
         try:
             tensors = self._read(network)
             state = _state(tensors)
@@ -219,14 +219,14 @@ def _chunks(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memo
         yield tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
-def _state(tensors: Weights) -> State:
+def _state(tensors: Weights) -> RunState:
     """Remove the run's epoch, stale epochs and best metric from the tensors; return them without weights."""
     numbers = _pop(tensors, "run", torch.float64, torch.Size([3]), finite=False)
     epoch, stale, metric = numbers.tolist()
     whole = 1 <= epoch < 2**53 and 0 <= stale <= epoch and epoch.is_integer() and stale.is_integer()
     if not whole or not -float("inf") <= metric < float("inf"):
         raise InputError(f"a run of {epoch!r} epochs, {stale!r} of them without a gain on {metric!r}, is impossible")
-    return State(int(epoch), int(stale), metric, {})
+    return RunState(int(epoch), int(stale), metric, {})
 
 
 def _weights(tensors: Weights, prefix: str, network: nn.Module) -> Weights:

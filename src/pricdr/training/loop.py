@@ -27,7 +27,7 @@ from pricdr.errors import (
 from pricdr.evaluation.metrics import per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.randomness import Simulation
-from pricdr.training.checkpoints import Checkpoint, State
+from pricdr.training.checkpoints import Checkpoint, RunState
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 
@@ -151,7 +151,7 @@ def train(
     validate: Validate | None = None,
     checkpoint: Checkpoint | None = None,
     log: RunLog = NO_LOG,
-) -> State:
+) -> RunState:
     """Train ``network`` in place, leave it with its best weights (the last without ``validate``), and say how it ended.
 
     The randomness of an epoch depends only on the seed and the number of the epoch. So a run that is killed and resumed
@@ -160,7 +160,7 @@ def train(
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
-    state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
+    state = RunState.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
     steps = -(-len(examples) // options.batch)
     # Counted in steps too: on small data an epoch has few steps, and training starts on a plateau.
     patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from pricdr.data.blocks import Convert, Matrix, Numbers, RowWork, SumWork, Total, Whole
+from pricdr.data.blocks import Convert, Matrix, Numbers, RowFunction, SumFunction, Total, Whole
 from pricdr.data.csr import CSR, sp
-from pricdr.engines.spark.broadcast import Message, dispatched
+from pricdr.engines.spark.broadcast import SealedFunction, dispatched
 from pricdr.engines.spark.session import BATCH, explained
 from pricdr.errors import EngineError
 from pricdr.progress import Progress, silent
@@ -37,7 +37,7 @@ class SparkMatrix(Matrix):
         self._frame, self._digests, self.shape, self._converts = frame, digests, shape, converts
 
     def rows(
-        self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
+        self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
         """Fill ``out`` with the results of ``work`` for every user."""
         arrived = np.zeros(len(out), dtype=bool)
@@ -52,7 +52,7 @@ class SparkMatrix(Matrix):
         if not arrived.all():
             raise EngineError("Spark left out users", f"{int((~arrived).sum()):,} of them; please report this")
 
-    def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
         """Return the sum of the results of ``work``: added up within tasks, then by ranges of items."""
         tasks = self._frame.sparkSession.sparkContext.defaultParallelism
         with self._dispatched(work, what, progress) as message:
@@ -74,7 +74,7 @@ class SparkMatrix(Matrix):
         return SparkMatrix(self._frame, self._digests, (self.shape[0], n_columns), *self._converts, convert)
 
     @contextmanager
-    def _dispatched(self, work: RowWork | SumWork, what: str, progress: Progress) -> Iterator[Message]:
+    def _dispatched(self, work: RowFunction | SumFunction, what: str, progress: Progress) -> Iterator[SealedFunction]:
         """Yield the work as a message to executors, while a job runs."""
         session = self._frame.sparkSession
         progress(what, 0, 1)
@@ -94,7 +94,7 @@ class SparkMatrix(Matrix):
 # What runs on executors: functions inside functions, since a query plan shows their names, and not what they hold.
 
 
-def _row_task(message: Message, block_rows: int, dtype: str) -> Any:  # noqa: ANN401
+def _row_task(message: SealedFunction, block_rows: int, dtype: str) -> Any:  # noqa: ANN401
     def rows(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for first, digest, block, work in _opened(batches, message):
             for at in range(0, block.shape[0], block_rows):
@@ -104,7 +104,7 @@ def _row_task(message: Message, block_rows: int, dtype: str) -> Any:  # noqa: AN
     return rows
 
 
-def _sum_task(message: Message, chunk: int) -> Any:  # noqa: ANN401
+def _sum_task(message: SealedFunction, chunk: int) -> Any:  # noqa: ANN401
     def sums(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         total, check = Total(), np.zeros(2, dtype=np.int64)
         for first, digest, block, work in _opened(batches, message):
@@ -132,7 +132,7 @@ def _added(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         yield one_row(chunk=chunk, width=width, payload=total.tobytes())
 
 
-def _opened(batches: "Iterator[pa.RecordBatch]", message: Message) -> Iterator[tuple[int, int, CSR, Any]]:
+def _opened(batches: "Iterator[pa.RecordBatch]", message: SealedFunction) -> Iterator[tuple[int, int, CSR, Any]]:
     """Yield every block of a partition: its first user, its hash, the converted block, and the work to run on it."""
     for row in _rows_of(batches):
         work, converts = message.opened()

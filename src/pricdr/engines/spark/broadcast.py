@@ -29,7 +29,7 @@ _opened: Final[dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)
-class Message:
+class SealedFunction:
     """A work on its way to executors."""
 
     contents: "Broadcast[list[list[bytes]]]"
@@ -57,7 +57,7 @@ class Message:
 
 
 @contextmanager
-def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
+def dispatched(context: "SparkContext", work: object) -> Iterator[SealedFunction]:
     """Yield ``work`` as a message to executors while a job runs; afterwards destroy its broadcast everywhere."""
     wrapping = secrets.token_bytes(32)
     seal = Seal(wrapping)
@@ -72,7 +72,7 @@ def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
     try:
         broadcast = context.broadcast(contents)
         try:
-            yield Message(broadcast, wrapping, secrets.token_hex(8))
+            yield SealedFunction(broadcast, wrapping, secrets.token_hex(8))
         finally:
             broadcast.destroy()
     finally:

@@ -49,7 +49,7 @@ def strategy_named(text: str) -> "Strategy":
 
     :class:`ParameterError` lists what it takes where the defaults are not enough.
     """
-    kind = BY_NAME.find(BY_NAME.named(text))
+    kind = BY_NAME.find(BY_NAME.resolve_reference(text))
     require_arguments(kind, kind.needs)
     return kind()
 

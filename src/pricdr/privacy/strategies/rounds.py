@@ -15,7 +15,7 @@ from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
-from pricdr.privacy.steps import MAX_RATINGS, Declared, Kind, Step
+from pricdr.privacy.steps import MAX_RATINGS, Declared, Step, SumKind
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, user_totals, whole_guide
 
 MAX_COLUMNS: Final = 4096
@@ -181,7 +181,7 @@ def _row_step(name: str, declared: Declared, width: int, share: float, *, given:
         numbers=width,
         moved=width * (1 if given else declared.users),
         spread=spread(declared),
-        kind=Kind.GIVEN if given else Kind.LEARNT,
+        kind=SumKind.GIVEN if given else SumKind.LEARNT,
         published=last,
     )
 
@@ -197,7 +197,7 @@ def _centring_step(number: int, declared: Declared, width: int, share: float) ->
         moved=width + 1,
         spread=spread(declared),
         most=MAX_RATINGS,
-        kind=Kind.GIVEN,
+        kind=SumKind.GIVEN,
         published=False,
     )
 

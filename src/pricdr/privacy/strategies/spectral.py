@@ -14,7 +14,7 @@ from pricdr.data.ids import Ids
 from pricdr.errors import ParameterError, require_at_most_scale, require_count, require_not_negative, require_positive
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
-from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Kind, Step, UserGroup
+from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Step, SumKind, UserGroup
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
 from pricdr.privacy.strategies.rounds import Rounds, spread
@@ -271,7 +271,7 @@ class Spectral(Strategy):
                 moved=rows * numbers,
                 most=MAX_RATINGS,
                 spread=spread(declared) * several,
-                kind=Kind.COUNTED,
+                kind=SumKind.COUNTED,
                 published=False,
                 payer=UserGroup.UNLISTED,
             )

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pricdr.release.certificate import Certificate
 
 
-def say_rehearsal(
-    rehearsal: "DryRun",
+def say_dry_run(
+    foreseen: "DryRun",
     guarantee: "Guarantee",
     ledger: Path | None,
     reading_seconds: float,
@@ -29,41 +29,43 @@ def say_rehearsal(
     """Show noise, cost, remaining budget, memory and time, and then the text of the certificate.
 
     Args:
-        rehearsal: the release as it would be.
+        foreseen: the release as it would be.
         guarantee: the guarantee that was asked for.
         ledger: the ledger that would count it.
         reading_seconds: the time that reading took.
         on_disk: the memory it takes, if ratings are kept on disk.
     """
-    noise = f"sigma {rehearsal.sigma:.6g} in the published numbers" if rehearsal.mu is not None else "none"
-    say(f"noise: {noise}" + ("" if rehearsal.mu is None else f"; mu {rehearsal.mu:.6g} in all"))
-    say(f"cost: {guarantee}" if rehearsal.mu is not None else "cost: it is NOT PRIVATE, and no ledger counts it")
-    say_nominal(rehearsal.certificate)
-    if rehearsal.balance is not None:
-        _say_balance(rehearsal.balance, ledger)
-    need, limit = _memory(rehearsal, on_disk), memory_limit()
+    noise = f"sigma {foreseen.sigma:.6g} in the published numbers" if foreseen.mu is not None else "none"
+    say(f"noise: {noise}" + ("" if foreseen.mu is None else f"; mu {foreseen.mu:.6g} in all"))
+    say(f"cost: {guarantee}" if foreseen.mu is not None else "cost: it is NOT PRIVATE, and no ledger counts it")
+    say_nominal(foreseen.certificate)
+    if foreseen.balance is not None:
+        _say_balance(foreseen.balance, ledger)
+    need, limit = _memory(foreseen, on_disk), memory_limit()
     if on_disk is not None:
         say(f"out of core: {on_disk.sentence()}")
-    seconds = rehearsal.work.seconds + reading_seconds
+    seconds = foreseen.work.seconds + reading_seconds
     say(
         f"memory: about {format_bytes(need)}; time: about {_time(seconds)}, reading included "
         "(estimates from the size of your data, for this screen alone)"
     )
     if need > limit:
         warn(f"that is more than {format_bytes(limit)}, the limit for one computation on this machine")
-    _say_certificate(rehearsal.certificate)
-    warn_of(rehearsal.certificate)
+    _say_certificate(foreseen.certificate)
+    warn_of(foreseen.certificate)
     say("dry run: nothing was spent or drawn, and no release was written")
 
 
-def rehearsed(rehearsal: "DryRun", out: Path, reading_seconds: float, on_disk: "Need | None" = None) -> dict[str, Any]:
+def dry_run_json(
+    foreseen: "DryRun", out: Path, reading_seconds: float, on_disk: "Need | None" = None
+) -> dict[str, Any]:
     """Return the same for programs. What depends on the size of the data is kept apart: it is for the source alone."""
-    balance = rehearsal.balance
+    balance = foreseen.balance
     return {
         "dry_run": True,
         "release": str(out),
-        "sigma": rehearsal.sigma,
-        "mu": rehearsal.mu,
+        "sigma": foreseen.sigma,
+        "mu": foreseen.mu,
         "ledger": None
         if balance is None
         else {
@@ -72,10 +74,10 @@ def rehearsed(rehearsal: "DryRun", out: Path, reading_seconds: float, on_disk: "
             "spent_after": balance.epsilon,
             "room_after": balance.room,
         },
-        "certificate": _foreseen(rehearsal.certificate),
+        "certificate": _foreseen(foreseen.certificate),
         "for_the_source_alone": {
-            "memory_bytes": _memory(rehearsal, on_disk),
-            "seconds": rehearsal.work.seconds + reading_seconds,
+            "memory_bytes": _memory(foreseen, on_disk),
+            "seconds": foreseen.work.seconds + reading_seconds,
         },
     }
 
@@ -105,12 +107,12 @@ def _say_certificate(certificate: "Certificate") -> None:
         say("")
 
 
-def _memory(rehearsal: "DryRun", on_disk: "Need | None") -> int:
+def _memory(foreseen: "DryRun", on_disk: "Need | None") -> int:
     """Return bytes: the peak of this process so far, with the ratings, and what the release takes on top."""
     if on_disk is not None:
         return on_disk.total
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) + rehearsal.work.memory
+    return peak * (1 if sys.platform == "darwin" else 1024) + foreseen.work.memory
 
 
 def _time(seconds: float) -> str:

@@ -1,8 +1,8 @@
 """Classes by name: PriCDR's own, those that installed packages offer, and those that somebody here named or defined.
 
 A name in a certificate, a model folder or a spec may come from anywhere. It is only looked up, and imports nothing but
-our own modules and those of packages that are installed and offer that very name (entry points). :meth:`Registry.named`
-alone imports a module because a text says so: it is for what the user typed or a program's author wrote.
+our own modules and those of packages that are installed and offer that very name (entry points). Only
+:meth:`Registry.resolve_reference` imports what a text names: it is for what the user typed or a program's author wrote.
 """
 
 import re
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from pricdr.errors import ParameterError
 
@@ -21,7 +21,6 @@ T = TypeVar("T")
 
 NAME_PATTERN: Final = r"^[a-z][a-z0-9_-]{0,39}$"
 """Of methods and strategies. Names are shown, become Markdown and stand in files: no colon, no markup, no line ends."""
-_NAME: Final = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")  # in Python, $ would also match before a line end
 _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -31,7 +30,7 @@ def is_name(text: str) -> bool:
     >>> is_name("ease-release"), is_name("os:system"), is_name("Hetero")
     (True, False, False)
     """
-    return _NAME.match(text) is not None
+    return re.fullmatch(NAME_PATTERN, text) is not None
 
 
 def fields_without_default(kind: type) -> list[str]:
@@ -41,15 +40,6 @@ def fields_without_default(kind: type) -> list[str]:
         for one in fields(cast(Any, kind))
         if one.init and one.default is MISSING and one.default_factory is MISSING
     ]
-
-
-class EntryPoint(NamedTuple):
-    """A class that an installed package offers under a name, not imported yet."""
-
-    home: str
-    """As module:Class."""
-    package: str
-    """The package and its version."""
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
@@ -71,7 +61,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._registered: dict[str, type[T]] = {}
         self._references: dict[str, str] = {}
         self._path: tuple[str, ...] | None = None
-        self._offers: dict[str, EntryPoint] = {}
+        self._offers: dict[str, tuple[str, str]] = {}  # as module:Class, and by which package
         self._conflicts: dict[str, str] = {}
         self._problems: list[str] = []
 
@@ -100,10 +90,12 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             return cast(type[T], _imported(self.own[name]))
         if name in self._registered:
             return self._registered[name]
-        offered = self._offered()
-        if name in offered:
-            return self._load(name, offered[name])
-        raise ParameterError(self._conflicts.get(name) or self._unknown(name))
+        if name in self._offered():
+            return self._load(name, *self._offers[name])
+        more = "or one of your own as module:Class, which a file cannot name unless the command line names it too"
+        raise ParameterError(
+            self._conflicts.get(name) or f"there is no {self.kind} {name!r:.60}: {', '.join(self)}, {more}"
+        )
 
     def resolve_reference(self, text: str) -> str:
         """Return the name for what the user typed: a name as it is, or that of module:Class, which is imported.
@@ -131,24 +123,20 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         A class that is defined anew, as in a notebook, replaces itself. One that the user registers is preferred to one
         that a package offers under the same name, but never to one of ours.
         """
-        self._check(kind)
-        name = require_name(kind)
-        if name in self.own and self.find(name) is not kind:
-            raise ParameterError(f"{_home(kind)} calls itself {name!r}, a {self.kind} of PriCDR's own: rename it")
-        known = self._registered.get(name, kind)
-        if _home(known) != _home(kind):
-            raise ParameterError(f"{_home(kind)} calls itself {name!r}, and so does {_home(known)}: rename one of them")
+        name = self._checked(kind)
+        known = self.find(name) if name in self.own else self._registered.get(name, kind)
+        whose = f"a {self.kind} of PriCDR's own" if name in self.own else f"and so does {_home(known)}"
+        if known is not kind and (name in self.own or _home(known) != _home(kind)):
+            raise ParameterError(f"{_home(kind)} calls itself {name!r}, {whose}: rename it")
         if name not in self.own:
             self._registered[name] = kind
         return name
 
     def origin(self, name: str) -> str | None:
         """Return where a class that is not ours comes from: its package, or module:Class. None for our own."""
-        offer = self._offered().get(name)
-        known = self._registered.get(name)
-        if known is not None and (offer is None or offer.home != _home(known)):
-            return _home(known)
-        return None if offer is None else offer.package
+        home, package = self._offered().get(name, (None, None))
+        registered = self._registered.get(name)
+        return package if registered is None or _home(registered) == home else _home(registered)
 
     def problems(self) -> tuple[str, ...]:
         """Return what is wrong with what installed packages offer, one line each; nothing is imported for it."""
@@ -159,27 +147,26 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Return the names that begin like this, for a shell to complete."""
         return [name for name in self if name.startswith(incomplete)]
 
-    def _unknown(self, name: str) -> str:
-        names = ", ".join(self)
-        if ":" in name:
-            return (
-                f"there is no {self.kind} {name!r:.60}: a file cannot have a module imported, unless the command line "
-                f"names it too (--{self.kind} module:Class): {names}"
-            )
-        return f"there is no {self.kind} {name!r:.60}: {names}, or one of your own as module:Class"
+    def _checked(self, kind: Any) -> str:  # noqa: ANN401 - a class of somebody else's
+        """Return the name a class gives itself; refuse what is not of this kind, or what cannot be a name."""
+        self._check(kind)
+        name = getattr(kind, "name", None)
+        if not isinstance(name, str) or not is_name(name):
+            rule = "1 to 40 small letters, digits, - or _, a letter first"
+            raise ParameterError(f"{_home(kind)} needs a class attribute name of {rule}, got {name!r:.60}")
+        return name
 
-    def _load(self, name: str, offer: EntryPoint) -> type[T]:
+    def _load(self, name: str, home: str, package: str) -> type[T]:
         """Return the class that a package offers, once it is what it should be."""
         try:
-            kind = _imported_safely(offer.home)
-            self._check(kind)
-            if require_name(kind) != name:
+            kind = _imported_safely(home)
+            if self._checked(kind) != name:
                 raise ParameterError(f"it calls itself {kind.name!r:.60}")
         except ParameterError as error:
-            raise ParameterError(f"{self.kind} {name} of {offer.package} ({offer.home}): {error}") from error
+            raise ParameterError(f"{self.kind} {name} of {package} ({home}): {error}") from error
         return cast(type[T], kind)
 
-    def _offered(self) -> Mapping[str, EntryPoint]:
+    def _offered(self) -> Mapping[str, tuple[str, str]]:
         """Return what is offered by the packages that can be imported now, read from their metadata.
 
         A name that more than one package offers is taken from none of them.
@@ -189,7 +176,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         # Imported here: it takes as long as everything else that pricdr --help imports.
         from importlib.metadata import distributions
 
-        found: dict[str, list[EntryPoint]] = {}
+        found: dict[str, dict[str, str]] = {}  # by name: as module:Class, by which package
         seen: set[str] = set()
         self._problems = []
         for distribution in distributions():
@@ -203,33 +190,24 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             if not points or package.split()[0] in seen:  # of a package that is there twice, Python imports the first
                 continue
             seen.add(package.split()[0])
-            for name, home in ((point.name, point.value) for point in points):
-                where = f"package {package} offers the {self.kind} {name!r:.60}"
-                if not is_name(name) or not _REFERENCE.fullmatch(home):
-                    self._problems.append(f"{where} as {home!r:.80}: it takes a name of small letters and module:Class")
-                elif name in self.own:
+            for point in points:
+                where = f"package {package} offers the {self.kind} {point.name!r:.60}"
+                if not is_name(point.name) or not _REFERENCE.fullmatch(point.value):
+                    rule = "it takes a name of small letters and module:Class"
+                    self._problems.append(f"{where} as {point.value!r:.80}: {rule}")
+                elif point.name in self.own:
                     self._problems.append(f"{where}, a name of PriCDR's own: ours is used")
-                elif home not in [offer.home for offer in found.setdefault(name, [])]:
-                    found[name].append(EntryPoint(home, package))
-        self._offers = {name: offers[0] for name, offers in found.items() if len(offers) == 1}
-        self._conflicts = {
-            name: f"{self.kind} {name} is offered by "
-            f"{' and by '.join(f'{one.package} ({one.home})' for one in offers)}: remove one of them, or name one as "
-            "module:Class"
-            for name, offers in found.items()
-            if len(offers) > 1
-        }
-        self._path = path
+                else:
+                    found.setdefault(point.name, {}).setdefault(point.value, package)
+        self._offers, self._conflicts, self._path = {}, {}, path
+        for name, offers in found.items():
+            if len(offers) == 1:
+                self._offers[name] = next(iter(offers.items()))
+            else:
+                both = " and by ".join(f"{package} ({home})" for home, package in offers.items())
+                rule = "remove one of them, or name one as module:Class"
+                self._conflicts[name] = f"{self.kind} {name} is offered by {both}: {rule}"
         return self._offers
-
-
-def require_name(kind: Any) -> str:  # noqa: ANN401 - a class of somebody else's
-    """Return the name a class gives itself, refused where it cannot be one."""
-    name = getattr(kind, "name", None)
-    if not isinstance(name, str) or not is_name(name):
-        rule = "1 to 40 small letters, digits, - or _, a letter first"
-        raise ParameterError(f"{_home(kind)} needs a class attribute name of {rule}, got {name!r:.60}")
-    return name
 
 
 def require_kind(kind: object, base: type) -> None:

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self, TextIO
+from typing import Final, NamedTuple, Protocol, Self
 
 from pricdr.errors import ParameterError, printable
 from pricdr.markup import notebook_html
@@ -21,8 +20,8 @@ PREPARING: Final = "preparing"
 """What is shown until the first report."""
 SECONDS: Final = 30.0
 """Seconds between two lines, and before the first: short work writes none."""
-_REDRAW_INTERVAL: Final = 0.25
-"""Seconds between two updates; with more of them a browser falls behind."""
+REDRAW_SECONDS: Final = 0.25
+"""Seconds between two updates of a notebook; with more of them a browser falls behind."""
 _JOIN_TIMEOUT: Final = 1.0
 """Seconds to wait for the last tick, which may be blocked: its output may no longer be read."""
 
@@ -64,10 +63,8 @@ def shown(progress: Progress | bool, what: str = PREPARING) -> Iterator[Progress
 def display(what: str) -> AbstractContextManager[Progress]:
     """Return the display for the current environment; ``what`` is shown until the first report."""
     if in_notebook():
-        return NotebookBars(what)
-    if on_terminal():
-        return terminal_bars(what)
-    return LogLines(what)
+        return notebook_bars(what)
+    return terminal_bars(what) if on_terminal() else log_lines(what)
 
 
 def on_terminal() -> bool:
@@ -86,7 +83,7 @@ def in_notebook() -> bool:
 def terminal_bars(what: str) -> Iterator[Progress]:
     """Yield progress bars with the remaining time on standard error; they are erased at the end."""
     from rich.console import Console
-    from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = (
@@ -97,69 +94,50 @@ def terminal_bars(what: str) -> Iterator[Progress]:
         TextColumn("{task.fields[note]}", markup=False),
     )
     bars = Bars(*columns, console=Console(stderr=True), transient=True)
-    tasks: dict[str, TaskID] = {}
-    totals: dict[str, int] = {}
 
     def report(what: str, done: float, total: int, note: str = "") -> None:
         what, note = printable(what), printable(note)
-        for other in [name for name, known in totals.items() if not known and name != what]:
-            # Work of unknown length is finished when something else is reported.
-            del totals[other]
-            bars.remove_task(tasks.pop(other))
-        if what not in tasks:
-            tasks[what] = bars.add_task(what, total=total or None, note=note)
-        totals[what] = total
-        bars.update(tasks[what], completed=done, total=total or None, note=note)
+        known = {task.description: task for task in bars.tasks}
+        for name, task in known.items():
+            if name != what and task.total is None:  # work of unknown length ends where something else is reported
+                bars.remove_task(task.id)
+        shown = known[what].id if what in known else bars.add_task(what, total=None, note=note)
+        bars.update(shown, completed=done, total=total or None, note=note)
 
     report(what, 0, 0)
     with bars:
         yield report
 
 
-class NotebookBars:
-    """Progress bars below the running cell, which stay there; an instance is a ``Progress`` callback.
+@contextmanager
+def notebook_bars(what: str) -> Iterator[Progress]:
+    """Yield progress bars below the running cell, which stay there.
 
     They are drawn as HTML that is sent repeatedly: unlike widgets, HTML needs no extra package, and is still there when
     the notebook is opened again.
     """
+    from IPython.display import display as show
 
-    def __init__(self, what: str, *, seconds: float = _REDRAW_INTERVAL) -> None:
-        self._reports = {what: Report(what)}
-        self._started = time.monotonic()
-        self._ticker = Ticker(self._redraw, seconds)
-        self._handle: Any = None
+    reports = {what: Report(what)}
+    started = time.monotonic()
 
-    def __call__(self, what: str, done: float, total: int, note: str = "") -> None:
-        """Store a report until the bars are redrawn."""
-        kept = {name: report for name, report in self._reports.items() if report.total or name == what}
-        # Replaced, not changed: the other thread may be drawing it right now.
-        self._reports = {**kept, what: Report(what, done, total, note)}
+    def report(what: str, done: float, total: int, note: str = "") -> None:
+        nonlocal reports  # replaced, not changed: the other thread may be drawing it right now
+        kept = {name: report for name, report in reports.items() if report.total or name == what}
+        reports = {**kept, what: Report(what, done, total, note)}
 
-    def __enter__(self) -> Self:
-        """Draw the first bar."""
-        from IPython.display import display as show
+    def drawn(*, over: bool = False) -> dict[str, str]:
+        shown, elapsed = list(reports.values()), _elapsed(started)
+        html = notebook_html("progress", reports=shown, elapsed=elapsed, over=over)
+        return {"text/html": html, "text/plain": "\n".join([*map(str, shown), elapsed])}
 
-        self._handle = show(self._drawn(), raw=True, display_id=True)
-        self._ticker.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Draw the bars one last time, with what was reached."""
-        self._ticker.stop()
+    handle = show(drawn(), raw=True, display_id=True)
+    try:
+        with ticking(lambda: handle.update(drawn(), raw=True), REDRAW_SECONDS):
+            yield report
+    finally:
         with suppress(Exception):  # a broken display must not fail the work
-            self._redraw(over=True)
-
-    def _redraw(self, *, over: bool = False) -> None:
-        if self._handle is not None:
-            self._handle.update(self._drawn(over=over), raw=True)
-
-    def _drawn(self, *, over: bool = False) -> dict[str, str]:
-        reports, time_taken = list(self._reports.values()), _elapsed(time.monotonic() - self._started)
-        lines = [*map(str, reports), time_taken]
-        drawn = notebook_html("progress", reports=reports, elapsed=time_taken, over=over)
-        return {"text/html": drawn, "text/plain": "\n".join(lines)}
+            handle.update(drawn(over=True), raw=True)
 
 
 class Report(NamedTuple):
@@ -181,102 +159,65 @@ class Report(NamedTuple):
         return printable(f"{self.what}: {details}" if details else self.what)
 
 
-class LogLines:
-    """Writes the last report to standard error every 30 seconds while open; an instance is a ``Progress`` callback."""
+class LastReport:
+    """What is being done right now; an instance is a ``Progress`` callback."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        seconds: float | None = None,
-        write: Callable[[Report, float], None] | None = None,
-    ) -> None:
-        """Prepare to write lines; nothing is written before :meth:`__enter__`.
-
-        Args:
-            what: the text of lines before the first report.
-            seconds: the time between two lines.
-            write: called with the last report and the seconds since the start, instead of writing a line.
-        """
-        self._last = Report(what)
-        self._write_report = write or _write_text
-        self._started = time.monotonic()
-        self._ticker = Ticker(self._write, SECONDS if seconds is None else seconds)
+    def __init__(self, what: str) -> None:
+        self.report = Report(what)
+        self.started: Final = time.monotonic()
 
     def __call__(self, what: str, done: float, total: int, note: str = "") -> None:
-        """Store a report for the next line."""
-        self._last = Report(what, done, total, note)
-
-    def __enter__(self) -> Self:
-        """Start to write lines."""
-        self._ticker.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop writing lines."""
-        self._ticker.stop()
+        """Replace the last report."""
+        self.report = Report(what, done, total, note)
 
     @contextmanager
     def part(self, what: str) -> Iterator[Self]:
         """Report one part of the work inside the block; afterwards the previous report is back."""
-        before, self._last = self._last, Report(what)
+        before, self.report = self.report, Report(what)
         try:
             yield self
         finally:
-            self._last = before
-
-    def _write(self) -> None:
-        self._write_report(self._last, time.monotonic() - self._started)
+            self.report = before
 
 
-def _write_text(last: Report, seconds: float) -> None:
-    stream: TextIO | None = sys.stderr
-    if stream is None:
-        return
-    line = f"progress: {last}; {_elapsed(seconds)}\n"
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+def write_line(last: LastReport) -> None:
+    """Write the last report to standard error; where there is none, the thread that writes ends with an error."""
+    sys.stderr.write(f"progress: {last.report}; {_elapsed(last.started)}\n")
+    sys.stderr.flush()
 
 
-def _elapsed(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds."""
-    return str(timedelta(seconds=int(seconds)))
+@contextmanager
+def log_lines(what: str, write: Callable[[LastReport], None] = write_line) -> Iterator[LastReport]:
+    """Yield a callback, and ``write`` its last report every 30 seconds inside the block."""
+    last = LastReport(what)
+    with ticking(lambda: write(last), SECONDS):
+        yield last
 
 
-class Ticker:
-    """Calls ``tick`` every ``seconds`` on its own thread, until it is stopped."""
+def _elapsed(started: float) -> str:
+    """Return the time since then as hours, minutes and seconds."""
+    return str(timedelta(seconds=int(time.monotonic() - started)))
 
-    def __init__(self, tick: Callable[[], None], seconds: float) -> None:
-        self._tick, self._seconds = tick, seconds
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._owner = os.getpid()
 
-    def start(self) -> None:
-        """Start the timer; the first tick is after ``seconds``."""
-        thread = threading.Thread(target=self._run, name="pricdr-progress", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no thread available: the work continues without a display
-            return
-        self._thread = thread
+@contextmanager
+def ticking(tick: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call ``tick`` every ``seconds`` inside the block, on a thread of its own; an error there ends the calls alone."""
+    stopped, owner = threading.Event(), os.getpid()
 
-    def stop(self) -> None:
-        """Stop the timer and wait a moment for a tick that is running."""
-        # A forked child does not have the thread, and may have inherited its lock in a locked state.
-        if self._thread is None or self._owner != os.getpid():
-            return
-        self._stopped.set()
-        self._thread.join(_JOIN_TIMEOUT)
-
-    def _run(self) -> None:
+    def run() -> None:
         # Signals must reach the working thread: one that arrived here would not wake it from a blocked read.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while not self._stopped.wait(self._seconds):
-            try:
-                self._tick()
-            except Exception:
-                return  # a broken display must not fail the work
+        with suppress(Exception):
+            while not stopped.wait(seconds):
+                tick()
+
+    thread = threading.Thread(target=run, name="pricdr-progress", daemon=True)
+    with suppress(RuntimeError):  # no thread is to be had: the work goes on without a display
+        thread.start()
+    try:
+        yield
+    finally:
+        # A forked child does not have the thread, and may have inherited its lock in a locked state.
+        if thread.ident is not None and owner == os.getpid():
+            stopped.set()
+            thread.join(_JOIN_TIMEOUT)

@@ -11,10 +11,9 @@ import time
 
 import pytest
 
-from pricdr import cli
-from pricdr import progress as lines_module
-from pricdr.cli.console import log_lines, progress_bar, working
-from pricdr.progress import LogLines, Ticker
+from pricdr import cli, progress
+from pricdr.cli import console
+from pricdr.progress import log_lines
 
 SOON = 0.02
 
@@ -33,62 +32,53 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "pricdr-progress"]
 
 
-def test_lines_say_what_is_done_how_far_the_note_and_how_long(capsys):
-    with LogLines("preparing", seconds=SOON) as report:
+@pytest.fixture
+def soon(monkeypatch):
+    """Lines come at once, not every 30 seconds."""
+    assert progress.SECONDS == 30
+    monkeypatch.setattr(progress, "SECONDS", SOON)
+
+
+def test_lines_say_what_is_done_how_far_the_note_and_how_long(soon, capsys):
+    with log_lines("preparing") as report:
         assert re.fullmatch(r"(progress: preparing; 0:00:0\d\n)+", wait_for(capsys, "preparing"))
         report("target", 1234.5, 5000, "loss 0.3")
         assert "progress: target: 1,234 of 5,000, loss 0.3; 0:00:0" in wait_for(capsys, "target")
-        report("solving", 0, 0, "9 items")
-        assert "progress: solving: 9 items; 0:00:0" in wait_for(capsys, "solving")
-
-
-def test_nothing_is_written_after_the_end_and_no_thread_is_left(capsys):
-    with LogLines("a", seconds=SOON):
-        wait_for(capsys, "progress: a")
+        report("b\nverified: \x1b[31m", 0, 0, "\u202e note\r")
+        assert "progress: b\\u000averified: \\u001b[31m: \\u202e note\\u000d; " in wait_for(capsys, "note")
         assert threads()
-    capsys.readouterr()
     assert not threads()
+    capsys.readouterr()
     time.sleep(4 * SOON)
     assert capsys.readouterr().err == ""
 
 
-def test_the_first_line_comes_after_half_a_minute_so_short_work_has_none(capsys):
-    assert lines_module.SECONDS == 30
+def test_the_first_line_comes_after_half_a_minute_so_short_work_has_none_and_does_not_wait_for_it(capsys):
     started = time.monotonic()
-    with LogLines("short"):
+    with log_lines("short"):
         time.sleep(SOON)
-    assert time.monotonic() - started < 10, "the end does not wait for a line"
+    assert time.monotonic() - started < 10
     assert capsys.readouterr().err == ""
 
 
-def test_a_line_is_one_line_whatever_is_reported(capsys):
-    with LogLines("a\nverified: forged", seconds=SOON) as report:
-        assert "progress: a\\u000averified: forged; " in wait_for(capsys, "forged")
-        report("b\x1b[31m", 1, 2, "\u202e note\r")
-        assert "progress: b\\u001b[31m: 1 of 2, \\u202e note\\u000d; " in wait_for(capsys, "note")
+class Broken:
+    def __init__(self, error: Exception) -> None:
+        self.error, self.tried = error, threading.Event()
+
+    def write(self, text):
+        self.tried.set()
+        raise self.error
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("closed"), OSError(28, "no space")])
-def test_a_log_that_cannot_be_written_does_no_harm(monkeypatch, error):
-    tried = threading.Event()
-
-    class Broken:
-        encoding = "ascii"
-
-        def write(self, text):
-            tried.set()
-            raise error
-
-    monkeypatch.setattr(sys, "stderr", Broken())
-    with LogLines("a", seconds=SOON):
-        assert tried.wait(20)
+def test_a_log_that_cannot_be_written_does_no_harm(soon, monkeypatch, error):
+    monkeypatch.setattr(sys, "stderr", Broken(error))
+    with log_lines("a"):
+        assert sys.stderr.tried.wait(20)
+    monkeypatch.setattr(sys, "stderr", None)  # closed before the process began
+    with log_lines("a"):
+        time.sleep(2 * SOON)
     assert not threads()
-
-
-def test_without_standard_error_there_are_no_lines(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    with LogLines("a", seconds=SOON / 10):
-        time.sleep(SOON)
 
 
 def test_the_work_goes_on_where_no_thread_is_to_be_had(monkeypatch):
@@ -96,18 +86,16 @@ def test_the_work_goes_on_where_no_thread_is_to_be_had(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    ticker = Ticker(lambda: None, SOON)
-    ticker.start()
-    ticker.stop()
+    with log_lines("a") as report:
+        report("b", 1, 2)
 
 
-def test_every_part_of_a_command_has_lines_and_so_has_what_lies_between(capsys, monkeypatch):
-    monkeypatch.setattr(lines_module, "SECONDS", SOON)
-    with log_lines("pricdr train"):
+def test_every_part_of_a_command_has_lines_and_so_has_what_lies_between(soon, capsys):
+    with console.log_lines("pricdr train"):
         wait_for(capsys, "progress: pricdr train; ")
-        with working("reading r.csv"):
+        with console.working("reading r.csv"):
             wait_for(capsys, "progress: reading r.csv; ")
-        with progress_bar() as report:
+        with console.progress_bar() as report:
             wait_for(capsys, "progress: preparing; ")
             report("target", 2, 5)
             wait_for(capsys, "progress: target: 2 of 5; ")
@@ -116,23 +104,22 @@ def test_every_part_of_a_command_has_lines_and_so_has_what_lies_between(capsys, 
 
 def test_lines_are_counted_from_the_start_of_the_command_not_of_its_parts(capsys, monkeypatch):
     """Ten models of 20 seconds each are not 200 seconds of silence."""
-    monkeypatch.setattr(lines_module, "SECONDS", 5 * SOON)
+    monkeypatch.setattr(progress, "SECONDS", 5 * SOON)
     seen, deadline = "", time.monotonic() + 20
-    with log_lines("pricdr evaluate"):
+    with console.log_lines("pricdr evaluate"):
         while "progress: reading model" not in seen:
             assert time.monotonic() < deadline
-            with working("reading model"):
+            with console.working("reading model"):
                 time.sleep(2 * SOON)
             seen += capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["verify", "nowhere"], 2), (["nonsense"], 2)])
-def test_exit_codes_and_last_lines_stay_as_they_are(tmp_path, monkeypatch, capsys, arguments, code):
+def test_lines_change_neither_the_exit_code_nor_the_last_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lines_module, "SECONDS", 0.0001)
-    assert cli.run(arguments) == code
+    monkeypatch.setattr(progress, "SECONDS", 0.0001)
+    assert cli.run(["verify", "nowhere"]) == 2
     err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("progress: pricdr ")]
-    assert len(err) == (code != 0)
+    assert len(err) == 1
     assert not threads()
 
 
@@ -141,10 +128,6 @@ LINES_EVERY = "import sys, pricdr.progress as lines; lines.SECONDS = {seconds}; 
 
 def command(seconds: float, *arguments: object, then: str = "from pricdr.cli import main; main()") -> list[str]:
     return [sys.executable, "-c", LINES_EVERY.format(seconds=seconds) + then, *map(str, arguments)]
-
-
-def _default_interrupt() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_read_that_blocks_has_lines_and_control_c_ends_it(tmp_path):
@@ -156,7 +139,7 @@ def test_a_read_that_blocks_has_lines_and_control_c_ends_it(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_default_interrupt,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while "progress: reading fifo.csv; " not in child.stderr.readline():
         assert child.poll() is None
@@ -171,9 +154,9 @@ def test_somebody_who_stops_reading_the_log_does_not_stop_the_command():
     """The thread is stuck in a full pipe when the command ends: Python must still be able to leave."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-    work = "import time; L = lines.LogLines('a' * 500); L.__enter__(); time.sleep(0.3); L.__exit__(None, None, None)"
+    work = "import time\nwith lines.log_lines('a' * 500): time.sleep(0.3)"
     try:
-        done = subprocess.run(command(0.001, then=work), stderr=writer, timeout=30, check=False)
+        done = subprocess.run(command(0.001, then=f"exec({work!r})"), stderr=writer, timeout=30, check=False)
     finally:
         os.close(writer)
         with os.fdopen(reader, "rb") as log:
@@ -186,7 +169,7 @@ def test_somebody_who_stops_reading_the_log_does_not_stop_the_command():
 def test_a_forked_child_neither_writes_lines_nor_waits_for_them():
     work = (
         "import os, time\n"
-        "with lines.LogLines('both'):\n"
+        "with lines.log_lines('both'):\n"
         "    child = os.fork()\n"
         "    time.sleep(0.4 if child else 0.8)\n"
         "    if child == 0: os.write(1, b'child\\n')\n"

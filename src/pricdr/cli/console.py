@@ -6,16 +6,18 @@ With ``--log-json`` nobody is there to see it: standard error then has JSON line
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TextIO
 
+from pricdr import progress
 from pricdr.cli.json_log import WITHHELD, event_line, failure, is_on
 from pricdr.errors import printable
-from pricdr.progress import PREPARING, LogLines, Progress, Report, display, on_terminal
+from pricdr.progress import PREPARING, LastReport, Progress, display, on_terminal
 
-_LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
+_LINES: Final[ContextVar[LastReport | None]] = ContextVar("_LINES", default=None)
 """Where the command that runs reports to; None on a terminal."""
 
 
@@ -65,7 +67,7 @@ def log_lines(command: str) -> Iterator[None]:
     if on_terminal() and not is_on():
         yield
         return
-    with LogLines(command, write=_log_progress if is_on() else None) as lines:
+    with progress.log_lines(command, _log_progress if is_on() else progress.write_line) as lines:
         before = _LINES.set(lines)
         try:
             yield
@@ -81,8 +83,8 @@ def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
         what: what is shown until the first report.
     """
     lines = _LINES.get()
-    with display(what) if lines is None else lines.part(what) as progress:
-        yield progress
+    with display(what) if lines is None else lines.part(what) as report:
+        yield report
 
 
 @contextmanager
@@ -92,10 +94,11 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
-def _log_progress(last: Report, seconds: float) -> None:
+def _log_progress(last: LastReport) -> None:
     """Log a share, not counts: how many ratings were read is for the screen of their owner."""
-    share = round(last.done / last.total, 2) if last.total else None
-    _write(sys.stderr, event_line("progress", what=printable(last.what), share=share, seconds=round(seconds)))
+    what, done, total, _ = last.report
+    share, seconds = round(done / total, 2) if total else None, round(time.monotonic() - last.started)
+    _write(sys.stderr, event_line("progress", what=printable(what), share=share, seconds=seconds))
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 from pricdr import __version__
 from pricdr.alignment.messages import AlignmentRecord, require_list
-from pricdr.alignment.normalisation import agreed_normalisation
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
@@ -392,7 +391,7 @@ def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> A
     require_list(record, users)
     return AlignmentStatement(
         session=record.session,
-        normalisation=agreed_normalisation(record.normalisation, record.rule).value,
+        normalisation=record.normalisation.value,
         learnt_by=record.who_learns.value,
     )
 

@@ -1,20 +1,16 @@
 """Sessions between two parties, in memory."""
 
 import io
-from collections.abc import Callable, Sequence
-
-import pytest
+from collections.abc import Sequence
 
 from pricdr.alignment.curve import Blinder
 from pricdr.alignment.messages import Message, WhoLearns, read_message
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import (
-    Alignment,
     ProtocolState,
     answered,
     begin,
     begin_answer,
-    finish,
     first_message,
     second_message,
     started,
@@ -51,15 +47,3 @@ def answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -
     state = begin_answer(message, ids, pad_to=pad_to)
     reply = second_message(state, message)
     return answered(state, reply), reply
-
-
-@pytest.fixture
-def align() -> Callable[..., Alignment]:
-    """Run a whole session and return what the starter learns."""
-
-    def run(starter: Sequence[str], answerer: Sequence[str], *, pads: tuple[int | None, int | None] = (None, None)):
-        state, first = start(normalised(starter), pad_to=pads[0])
-        _, second = answer(first, normalised(answerer), pad_to=pads[1])
-        return finish(state, second)
-
-    return run

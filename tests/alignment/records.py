@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pricdr.alignment.messages import AlignmentRecord, WhoLearns, list_content, list_sha256, record_beside
+from pricdr.alignment.messages import AlignmentRecord, WhoLearns, list_sha256, record_beside
 from pricdr.alignment.normalisation import Normalisation
+from pricdr.data.ids import id_lines
 
 SESSION = "0123456789abcdef" * 2
 STARTER_IDS, ANSWERER_IDS = 987_654_321, 876_543_210
@@ -16,7 +17,7 @@ def record_of(users: Sequence[str], rule: Normalisation = Normalisation.EXACT, *
     """The record of an alignment that found these users."""
     content = {
         "session": SESSION,
-        "normalisation": rule.value,
+        "normalisation": rule,
         "rule": rule.rule,
         "who_learns": WhoLearns.BOTH,
         "starter_ids": STARTER_IDS,
@@ -31,6 +32,6 @@ def record_of(users: Sequence[str], rule: Normalisation = Normalisation.EXACT, *
 
 def write_list(path: Path, users: Sequence[str], **changes: Any) -> Path:
     """Write a user list and its record as ``align finish`` does."""
-    path.write_bytes(list_content(users))
+    path.write_bytes(id_lines(tuple(users)))
     record_beside(path).write_bytes(record_of(users, **changes).content())
     return path

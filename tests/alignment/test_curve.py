@@ -121,7 +121,7 @@ def _square_roots(value: int) -> list[int]:
 
 @pytest.mark.parametrize("u", LOW_ORDER, ids=lambda u: hex(u)[:10])
 def test_points_of_low_order_are_refused_before_a_key_touches_them(u):
-    points = bytearray(hash_to_u([b"a", b"b"])) + u.to_bytes(32, "little")
+    points = hash_to_u([b"a", b"b"]) + u.to_bytes(32, "little")
     with pytest.raises(InputError, match="message: point 3 has low order"):
         require_points(as_points(points), "message")
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricdr.alignment.curve import LOW_ORDER, P, split_points
-from pricdr.alignment.messages import FIRST_LINE, MAX_IDS, Message, load_message, read_message
-from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.curve import P, split_points
+from pricdr.alignment.messages import FIRST_LINE, MAX_IDS, Message, load_message, read_message, read_record
 from pricdr.errors import InputError, PriCDRError
 from tests.alignment.conftest import answer, as_bytes, normalised, read, start
+from tests.alignment.records import record_of
 
 _, FIRST = start(normalised(["a", "b", "c"]))
 _, SECOND = answer(FIRST, normalised(["b", "c", "d", "e"]))
@@ -40,6 +40,9 @@ def test_a_message_is_read_back_with_the_hash_of_its_file(message, tmp_path):
     again = load_message(tmp_path / "m")
     assert (again.header, again.points.tobytes()) == (message.header, message.points.tobytes())
     assert again.sha256 == hashlib.sha256(content).hexdigest()
+    (tmp_path / "longer").write_bytes(content + b"x")
+    with pytest.raises(InputError, match="its header announces"):
+        load_message(tmp_path / "longer")
 
 
 @pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
@@ -55,56 +58,33 @@ def test_every_cut_and_every_changed_byte_is_refused(message):
             read(bytes(flipped))
 
 
-def test_data_after_the_message_is_refused(tmp_path):
-    (tmp_path / "m").write_bytes(as_bytes(FIRST) + b"x")
-    with pytest.raises(InputError, match="its header announces"):
-        load_message(tmp_path / "m")
-
-
-@pytest.mark.parametrize("u", LOW_ORDER, ids=lambda u: hex(u)[:10])
-@pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
-def test_points_of_low_order(message, u):
-    points = split_points(message.points.tobytes())
-    with pytest.raises(InputError, match="message: point 2 has low order"):
-        read(changed(message, [points[0], u.to_bytes(32, "little"), *points[2:]]))
-
-
-@pytest.mark.parametrize("offset", [P, 1 << 255], ids=["p", "high bit"])
-def test_another_encoding_of_a_point(offset):
-    points = split_points(FIRST.points.tobytes())
-    other = 9 if offset == P else int.from_bytes(points[0], "little")
-    with pytest.raises(InputError, match="point 1 is not canonical"):
-        read(changed(FIRST, [(other + offset).to_bytes(32, "little"), *points[1:]]))
-
-
-def test_points_in_another_order_or_twice():
+def test_points_that_no_honest_side_sends():
     points = split_points(SECOND.points.tobytes())
-    with pytest.raises(InputError, match="not in ascending order"):
-        read(changed(SECOND, points[:3] + points[:2:-1]))
-    with pytest.raises(InputError, match="not in ascending order"):
-        read(changed(SECOND, [*points[:3], points[3], points[3], points[4], points[5]]))
-    with pytest.raises(InputError, match="a point of the starter repeats"):
-        read(changed(SECOND, [points[0], points[0], *points[2:]]))
+    for wrong, rule in (
+        ([points[0], (0).to_bytes(32, "little"), *points[2:]], "message: point 2 has low order"),
+        ([(9 + P).to_bytes(32, "little"), *points[1:]], "message: point 1 is not canonical"),
+        (points[:3] + points[:2:-1], "not in ascending order"),
+        ([*points[:3], points[3], points[3], points[4], points[5]], "not in ascending order"),
+        ([points[0], points[0], *points[2:]], "a point of the starter repeats"),
+    ):
+        with pytest.raises(InputError, match=rule):
+            read(changed(SECOND, wrong))
 
 
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        ({"starter_ids": 10**30}, "starter_ids"),
         ({"starter_ids": MAX_IDS}, "its header announces"),
         ({"starter_ids": MAX_IDS + 1}, "starter_ids"),
         ({"starter_ids": 0}, "starter_ids"),
-        ({"starter_ids": -3}, "starter_ids"),
         ({"starter_ids": 3.0}, "starter_ids"),
         ({"starter_ids": "3"}, "starter_ids"),
         ({"starter_ids": True}, "starter_ids"),
         ({"starter_ids": float("nan")}, "starter_ids|content"),
-        ({"starter_ids": float("inf")}, "starter_ids|content"),
         ({"session": "../../etc/passwd"}, "session"),
-        ({"session": "A" * 32}, "session"),
         ({"kind": "finish"}, "kind"),
         ({"who_learns": "everybody"}, "who_learns"),
-        ({"normalisation": "x"}, "normalisation must be exact, email or phone"),
+        ({"normalisation": "x"}, "normalisation: Input should be 'exact', 'email' or 'phone'"),
         ({"normalisation": "email"}, "the rule email reads"),
         ({"rule": "Ids are compared \x1b[31m loosely."}, "the rule exact reads"),
         ({"rule": "x" * 401}, "rule"),
@@ -124,7 +104,7 @@ def test_headers_that_lie(fields, rule):
 
 @pytest.mark.parametrize(
     "header",
-    [b"", b"null", b"[]", b"{", b"[" * 4000, b'{"a":' * 600, b"\xff\xfe", b"\x00", b"NaN", b'"x"', b" " * 4096],
+    [b"", b"null", b"[" * 4000, b"\xff\xfe", b"NaN", b" " * 4096],
     ids=lambda header: repr(header[:8]),
 )
 def test_headers_that_are_not_headers(header):
@@ -152,9 +132,6 @@ def test_no_memory_is_allocated_on_the_word_of_a_header(size, monkeypatch):
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
-
-
-def test_a_message_that_does_not_fit_into_memory(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     content = changed(FIRST, starter_ids=10**6)
     with pytest.raises(InputError, match="an alignment of 1,000,000 points needs about"):
@@ -189,7 +166,24 @@ def test_spliced_bytes_are_refused_or_read_back_unchanged(extra, at, seal):
         assert as_bytes(read(spliced)) == spliced
 
 
-@pytest.mark.parametrize("rule", Normalisation)
-def test_every_rule_fits_into_a_header(rule):
-    _, message = start(normalised(["a@b.c"] if rule is not Normalisation.PHONE else ["+491234567"], rule))
-    assert read(as_bytes(message)).header.agreed_rule is rule
+RECORD = record_of(("a", "b"), starter_ids=3, answerer_ids=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b"", "r: content: "),
+        (b"[" * 5000, "r: content: "),
+        (RECORD.content().replace(b": 3,", b": NaN,"), "starter_ids|content"),
+        (RECORD.content().replace(b'"common_users": 2', b'"common_users": 3'), "larger than the number of ids"),
+        (RECORD.content().replace(b"byte for byte", b"loosely"), "the rule exact reads"),
+        (b" " * 9000, "more than 8,192 bytes"),
+    ],
+)
+def test_hostile_records(content, rule, tmp_path):
+    (tmp_path / "r").write_bytes(RECORD.content())
+    assert read_record(tmp_path / "r") == RECORD
+    (tmp_path / "r").write_bytes(content)
+    with pytest.raises(InputError, match=rule) as refused:
+        read_record(tmp_path / "r")
+    assert str(refused.value).isprintable()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricdr.alignment.normalisation import Normalisation, NormalisedIds, agreed_normalisation
+from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.errors import InputError
 
 EXACT, EMAIL, PHONE = Normalisation
@@ -48,12 +48,6 @@ def test_applying_a_rule_twice_changes_nothing(rule, user_id):
     except ValueError:
         return
     assert rule.apply(once) == once
-
-
-def test_a_rule_with_the_same_name_but_another_text_is_refused():
-    assert agreed_normalisation("email", EMAIL.rule) is EMAIL
-    with pytest.raises(InputError, match="the rule email reads 'other'"):
-        agreed_normalisation("email", "other")
 
 
 def test_the_text_of_the_rules_is_part_of_the_format():

@@ -15,7 +15,7 @@ from pricdr.alignment.messages import Message, load_message, read_record
 
 KILLED_AT_EVERY_STEP = """
 import json, os, signal, sys
-import pricdr.alignment.files
+import pricdr.alignment.protocol
 from pricdr import cli
 events = {"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir"}
 here, at = os.getcwd(), 0

@@ -109,18 +109,13 @@ def split_points(points: bytes) -> list[bytes]:
 
 def in_byte_order(points: Points) -> Points:
     """Return points in ascending order of their bytes, which does not depend on the order they came in."""
-    return points[np.lexsort(_words(points).T[::-1])]
+    return points[np.argsort(_sortable(points))]
 
 
 def are_ascending(points: Points) -> bool:
     """Return whether points are in strictly ascending order of their bytes."""
-    words = _words(points)
-    pairs = max(0, len(words) - 1)
-    less, equal = np.zeros(pairs, dtype=bool), np.ones(pairs, dtype=bool)
-    for before, after in zip(words[:-1].T, words[1:].T, strict=True):
-        less |= equal & (before < after)
-        equal &= before == after
-    return bool(less.all())
+    texts = _sortable(points)
+    return bool((texts[:-1] < texts[1:]).all())
 
 
 def are_distinct(points: Points) -> bool:
@@ -128,9 +123,9 @@ def are_distinct(points: Points) -> bool:
     return are_ascending(in_byte_order(points))
 
 
-def _words(points: Points) -> npt.NDArray[np.uint64]:
-    """Return each point as four numbers that sort as its bytes do."""
-    return np.ascontiguousarray(points).view(">u8").reshape(-1, 4).astype(np.uint64)
+def _sortable(points: Points) -> npt.NDArray[np.bytes_]:
+    """Return each point as a text, which numpy compares byte by byte."""
+    return np.ascontiguousarray(points).view(f"S{SIZE}").reshape(-1)
 
 
 def require_points(points: Points, name: str) -> None:
@@ -139,20 +134,16 @@ def require_points(points: Points, name: str) -> None:
     No id hashes to a point of low order, and multiplying one gives 0 whatever the key. X25519 reduces a number of P or
     more modulo P, so one point would have two encodings and comparing bytes would miss a match.
     """
-    words = np.ascontiguousarray(points).view("<u8").reshape(-1, 4)
-    full = np.uint64(2**64 - 1)
-    top = words[:, 3] >= np.uint64(2**63 - 1)
-    large = top & ((words[:, 3] > np.uint64(2**63 - 1)) | ((words[:, 2] == full) & (words[:, 1] == full)))
-    large &= (words[:, 3] > np.uint64(2**63 - 1)) | (words[:, 0] >= np.uint64(2**64 - 19))
-    if large.any():
-        at = int(np.argmax(large)) + 1
-        raise InputError(f"{name}: point {at:,} is not canonical: it must be below 2^255 - 19")
-    low = np.zeros(len(words), dtype=bool)
-    for u in LOW_ORDER:
-        low |= (words == np.frombuffer(u.to_bytes(SIZE, "little"), dtype="<u8")).all(axis=1)
-    if low.any():
-        at = int(np.argmax(low)) + 1
-        raise InputError(f"{name}: point {at:,} has low order: no id hashes to it, and no key hides it")
+    numbers = _sortable(points[:, ::-1])
+    for wrong, why in (
+        (numbers >= P.to_bytes(SIZE, "big"), "is not canonical: it must be below 2^255 - 19"),
+        (
+            np.isin(numbers, [u.to_bytes(SIZE, "big") for u in LOW_ORDER]),
+            "has low order: no id hashes to it, and no key hides it",
+        ),
+    ):
+        if wrong.any():
+            raise InputError(f"{name}: point {int(np.argmax(wrong)) + 1:,} {why}")
 
 
 def hash_to_u(contents: Sequence[bytes], purpose: bytes = _PURPOSE) -> bytes:
@@ -214,11 +205,6 @@ def _is_square(number: int) -> bool:
     return symbol == 1
 
 
-_Contents: TypeAlias = Callable[[int, int], list[bytes]]
-"""Returns what is blinded between two positions."""
-_Blind: TypeAlias = Callable[[list[bytes], BlindingKey], bytes]
-
-
 @dataclass(frozen=True)
 class Blinder:
     """Blinds ids and points, and reports progress.
@@ -239,7 +225,7 @@ class Blinder:
             real = [session + _ID + user_id.encode() for user_id in ids[start:stop]]
             return real + [session + _DUMMY + key.dummy(number) for number in range(max(start, len(ids)), stop)]
 
-        return self._run("blinding ids", pad_to, _blind_contents, contents, key)
+        return self._run("blinding ids", pad_to, contents, key, hashed=True)
 
     def points(self, points: Points, key: BlindingKey) -> Points:
         """Return the points times the key, in the same order. They must have passed ``require_points``."""
@@ -247,25 +233,27 @@ class Blinder:
         def contents(start: int, stop: int) -> list[bytes]:
             return split_points(points[start:stop].tobytes())
 
-        return self._run("blinding points", len(points), _blind_points, contents, key)
+        return self._run("blinding points", len(points), contents, key, hashed=False)
 
-    def _run(self, what: str, total: int, blind: _Blind, contents: _Contents, key: BlindingKey) -> Points:
+    def _run(
+        self, what: str, total: int, contents: Callable[[int, int], list[bytes]], key: BlindingKey, *, hashed: bool
+    ) -> Points:
+        """Blind what ``contents`` returns between two positions, a portion at a time."""
         out = bytearray()
-        portions = [(start, min(start + PORTION, total)) for start in range(0, total, PORTION)]
+        portions = (contents(start, min(start + PORTION, total)) for start in range(0, total, PORTION))
+        processes = min(self.processes, -(-total // PORTION))
         self.progress(what, 0, total)
-        with closing(_blinded(portions, blind, contents, key, min(self.processes, len(portions)))) as blinded:
-            for (_, stop), content in zip(portions, blinded, strict=True):
+        with closing(_blinded(portions, key, processes, hashed=hashed)) as blinded:
+            for content in blinded:
                 out += content
-                self.progress(what, stop, total)
+                self.progress(what, len(out) // SIZE, total)
         return as_points(out)
 
 
-def _blinded(
-    portions: Sequence[tuple[int, int]], blind: _Blind, contents: _Contents, key: BlindingKey, processes: int
-) -> Generator[bytes]:
+def _blinded(portions: Iterable[list[bytes]], key: BlindingKey, processes: int, *, hashed: bool) -> Generator[bytes]:
     """Yield the blinded points of each portion, in order."""
     if processes <= 1:
-        yield from (blind(contents(*portion), key) for portion in portions)
+        yield from (_blind(portion, key, hashed=hashed) for portion in portions)
         return
     running: deque[Future[bytes]] = deque()
     try:
@@ -274,7 +262,7 @@ def _blinded(
                 # A few at a time: the contents of all portions together would take as much memory as the ids.
                 if len(running) >= 2 * processes:
                     yield running.popleft().result()
-                running.append(pool.submit(_in_worker, blind, contents(*portion)))
+                running.append(pool.submit(_in_worker, portion, hashed=hashed))
             while running:
                 yield running.popleft().result()
     except BrokenProcessPool as error:
@@ -290,14 +278,10 @@ def _set_key(content: bytes) -> None:
     _KEY.append(BlindingKey(content))
 
 
-def _in_worker(blind: _Blind, contents: list[bytes]) -> bytes:
-    return blind(contents, _KEY[0])
+def _in_worker(contents: list[bytes], *, hashed: bool) -> bytes:
+    return _blind(contents, _KEY[0], hashed=hashed)
 
 
-def _blind_contents(contents: list[bytes], key: BlindingKey) -> bytes:
-    """Hash the contents to points and return these, blinded."""
-    return key.multiply(split_points(hash_to_u(contents)))
-
-
-def _blind_points(points: list[bytes], key: BlindingKey) -> bytes:
-    return key.multiply(points)
+def _blind(contents: list[bytes], key: BlindingKey, *, hashed: bool) -> bytes:
+    """Return points times the key; with ``hashed`` the contents are hashed to points first."""
+    return key.multiply(split_points(hash_to_u(contents)) if hashed else contents)

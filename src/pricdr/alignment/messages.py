@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
 from pricdr.alignment.curve import SIZE, Points, are_ascending, are_distinct, as_points, require_points
-from pricdr.alignment.normalisation import Normalisation, agreed_normalisation
-from pricdr.data.reading.text_files import explaining_os_errors, named
+from pricdr.alignment.normalisation import Normalisation
+from pricdr.data.ids import id_lines
+from pricdr.data.reading.text_files import explaining_os_errors, named, shorten
 from pricdr.errors import InputError, ParameterError, printable
 from pricdr.memory import require_memory
 from pricdr.untrusted import read_bounded
@@ -47,8 +48,17 @@ _MAX_RECORD: Final = 8192
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 SessionId: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_IDS)]
-RuleName: TypeAlias = Annotated[str, Field(max_length=20)]
-Rule: TypeAlias = Annotated[str, Field(max_length=400)]
+
+
+def _same_rule(rule: str, info: ValidationInfo) -> str:
+    """Refuse another text under the name of one of our rules: two parties that differ would silently miss users."""
+    ours = info.data.get("normalisation")
+    if ours is not None and rule != ours.rule:
+        raise ValueError(f"the rule {ours.value} reads {shorten(rule, 200)} there and {ours.rule!r} here")
+    return rule
+
+
+Rule: TypeAlias = Annotated[str, Field(max_length=400), AfterValidator(_same_rule)]
 
 
 class WhoLearns(Enum):
@@ -72,7 +82,7 @@ class Header(BaseModel):
 
     kind: MessageKind
     session: SessionId
-    normalisation: RuleName
+    normalisation: Normalisation
     rule: Rule
     who_learns: WhoLearns
     starter_ids: Count
@@ -94,11 +104,6 @@ class Header(BaseModel):
     def shown(self) -> int:
         """How many ids the sender shows."""
         return self.starter_ids if self.answerer_ids is None else self.answerer_ids
-
-    @property
-    def agreed_rule(self) -> Normalisation:
-        """The rule by which the ids were normalised, if its text is the same as ours."""
-        return agreed_normalisation(self.normalisation, self.rule)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -200,7 +205,7 @@ class AlignmentRecord(BaseModel):
     format: Literal["pricdr alignment record"] = "pricdr alignment record"
     version: Literal[1] = 1
     session: SessionId
-    normalisation: RuleName
+    normalisation: Normalisation
     rule: Rule
     who_learns: WhoLearns
     starter_ids: Count
@@ -217,14 +222,9 @@ class AlignmentRecord(BaseModel):
         return (json.dumps(self.model_dump(mode="json"), indent=2) + "\n").encode()
 
 
-def list_content(users: Sequence[str]) -> bytes:
-    """Return the content of ``users.txt`` for these users, who must be in order: one per line."""
-    return "".join(f"{user}\n" for user in users).encode()
-
-
 def list_sha256(users: Sequence[str]) -> str:
     """Return the SHA-256 of ``users.txt``, as ``sha256sum`` gives it for the file."""
-    return hashlib.sha256(list_content(users)).hexdigest()
+    return hashlib.sha256(id_lines(tuple(users))).hexdigest()
 
 
 def record_beside(users: Path) -> Path:
@@ -276,15 +276,12 @@ _Parsed = TypeVar("_Parsed", Header, AlignmentRecord)
 
 
 def _parsed(kind: type[_Parsed], content: bytes, name: str, of: str = "") -> _Parsed:
-    """Return what JSON from the other party says, whose rule must be ours; errors name it, and the field ``of`` it."""
+    """Return what JSON from the other party says; errors name it, and the field ``of`` it."""
     try:
-        parsed = kind.model_validate_json(content)
+        return kind.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "content"
-        raise InputError(f"{name}: {of}{printable(where[:60])}: {printable(first['msg'][:200])}") from error
-    try:
-        agreed_normalisation(parsed.normalisation, parsed.rule)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
-    return parsed
+        raise InputError(
+            f"{name}: {of}{printable(where[:60])}: {printable(first['msg'].removeprefix('Value error, ')[:400])}"
+        ) from error

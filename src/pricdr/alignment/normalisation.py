@@ -12,16 +12,12 @@ from enum import Enum
 from typing import Final
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import InputError, PriCDRError
+from pricdr.errors import InputError
 
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ADDRESS: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _PUNCTUATION: Final = str.maketrans("", "", " -./()")
 _NUMBER: Final = re.compile(r"\+[1-9][0-9]{6,14}", re.ASCII)
-
-
-def _exact(user_id: str) -> str:
-    return user_id
 
 
 def _email(user_id: str) -> str:
@@ -66,7 +62,7 @@ class Normalisation(Enum):
 
 
 _RULES: Final[dict[Normalisation, tuple[str, Callable[[str], str]]]] = {
-    Normalisation.EXACT: ("Ids are compared byte for byte.", _exact),
+    Normalisation.EXACT: ("Ids are compared byte for byte.", str),
     Normalisation.EMAIL: (
         "Spaces at both ends are removed and the letters A to Z become a to z; everything else, dots and +tags "
         "included, is kept; what is left must have one @, text on both sides of it, and no white space.",
@@ -100,24 +96,10 @@ class NormalisedIds:
         """
         if not ids:
             raise InputError(f"{name}: no ids to align")
-        if normalisation is Normalisation.EXACT:
-            distinct = dict(zip(ids, ids, strict=True))
-        else:
-            distinct = {}
-            for line, user_id in enumerate(ids, start=1):
-                try:
-                    distinct.setdefault(normalisation.apply(user_id), user_id)
-                except ValueError as error:
-                    raise InputError(f"{name}: line {line}: {shorten(user_id)} {error}") from error
+        distinct: dict[str, str] = {}
+        for line, user_id in enumerate(ids, start=1):
+            try:
+                distinct.setdefault(normalisation.apply(user_id), user_id)
+            except ValueError as error:
+                raise InputError(f"{name}: line {line}: {shorten(user_id)} {error}") from error
         return cls(normalisation, tuple(distinct), tuple(distinct.values()), len(ids) - len(distinct))
-
-
-def agreed_normalisation(name: str, rule: str, error: type[PriCDRError] = InputError) -> Normalisation:
-    """Return the rule with this name; refuse it if the other party's text of the rule differs from ours."""
-    try:
-        normalisation = Normalisation(name)
-    except ValueError:
-        raise error(f"normalisation must be exact, email or phone, got {shorten(name)}") from None
-    if normalisation.rule != rule:
-        raise error(f"the rule {name} reads {shorten(rule, 200)} there and {normalisation.rule!r} here")
-    return normalisation

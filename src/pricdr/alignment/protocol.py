@@ -7,17 +7,27 @@
 
 Each step has two parts. The first draws secrets (``begin``, ``begin_answer``) and is quick. The second computes, and is
 a pure function of the first: a run that was interrupted and resumed produces the same bytes.
+
+What a party keeps between two steps is in a state file of mode 0600, which is replaced atomically. Its first line is
+JSON. The party's ids follow, one per line, each with the party's own spelling after a tab where the rule changed it; no
+id contains a tab or a line break. The last line is the SHA-256 of everything before, in hex.
 """
 
+import csv
+import hashlib
+import io
+import json
+import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from pricdr.alignment.curve import Blinder, BlindingKey, Points, in_byte_order, split_points
 from pricdr.alignment.messages import (
@@ -32,13 +42,20 @@ from pricdr.alignment.messages import (
     Sha256,
     WhoLearns,
     list_sha256,
+    read_record,
+    record_beside,
 )
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
-from pricdr.data.reading.text_files import shorten
+from pricdr.data.ids import id_lines, read_ids, require_ids
+from pricdr.data.reading.text_files import explaining_os_errors, named, shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.files import PRIVATE, new_file, require_writable
 from pricdr.memory import require_memory
 
 IN_THIS_PROCESS: Final = Blinder()
+_MEMORY_FACTOR: Final = 12
+"""Memory per byte of a state file: short ids take far more memory as Python strings than bytes in the file."""
+_DIGEST_LINE: Final = 65
 
 
 class ProtocolStep(Enum):
@@ -91,7 +108,7 @@ class ProtocolState(BaseModel):
         return Header(
             kind=MessageKind.ANSWER if is_answer else MessageKind.START,
             session=self.session,
-            normalisation=self.normalisation.value,
+            normalisation=self.normalisation,
             rule=self.normalisation.rule,
             who_learns=self.who_learns,
             starter_ids=self.starter_ids,
@@ -99,12 +116,52 @@ class ProtocolState(BaseModel):
             previous=self.first_message if is_answer else None,
         )
 
+    def content(self) -> bytes:
+        """Return the content of the state file."""
+        body = "".join(
+            f"{user_id}\n" if user_id == own else f"{user_id}\t{own}\n"
+            for user_id, own in zip(self.ids, self.own, strict=True)
+        )
+        content = f"{json.dumps(self.model_dump(mode='json'))}\n{body}".encode()
+        return content + _digest_line(content)
+
 
 _COMMAND: Final = {
     ProtocolStep.STARTED: "finish",
     ProtocolStep.ANSWERING: "answer",
     ProtocolStep.ANSWERED: "accept",
 }
+
+
+def _digest_line(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def read_state(path: Path) -> ProtocolState:
+    """Return the state in a file."""
+    if path.is_symlink():  # the next state would replace the link, and leave the key in the file it points to
+        raise InputError(f"{named(path)}: this is a link; give the state file itself")
+    with explaining_os_errors(path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        require_memory(_MEMORY_FACTOR * size, f"{named(path)}: a state of {size:,} bytes")
+        content = file.read(size)
+    content, digest = content[:-_DIGEST_LINE], content[-_DIGEST_LINE:]
+    if digest != _digest_line(content):  # with ids or a bit of the key lost, it would silently miss users
+        raise InputError(f"{named(path)}: not a pricdr align state file, or a damaged one")
+    first, _, body = content.partition(b"\n")
+    try:
+        state = ProtocolState.model_validate_json(first)
+    except ValidationError:
+        # Without the details: the line contains the key.
+        raise InputError(f"{named(path)}: a pricdr align state file of another version") from None
+    if not body:
+        return state
+    try:
+        pairs = [line.split("\t") for line in body.decode().removesuffix("\n").split("\n")]
+        ids = require_ids("user", [pair[0] for pair in pairs])
+    except (UnicodeDecodeError, InputError) as error:
+        raise InputError(f"{named(path)}: the state file is damaged: {error}") from error
+    return state.model_copy(update={"ids": ids, "own": tuple(pair[-1] for pair in pairs)})
 
 
 @dataclass(frozen=True)
@@ -155,9 +212,13 @@ def started(state: ProtocolState, message: Message) -> ProtocolState:
 
 
 def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> ProtocolState:
-    """Return the state of an answer to the first message, with a fresh key."""
+    """Return the state of an answer to the first message, with a fresh key; refuse what cannot be answered."""
     header = message.header
-    require_first_message(header, ids.normalisation)
+    if header.kind is not MessageKind.START:
+        raise InputError("this is an answer: only a message from align start can be answered")
+    if header.normalisation is not ids.normalisation:
+        theirs, ours = header.normalisation.value, ids.normalisation.value
+        raise InputError(f"its ids are normalised by the rule {theirs}, ours by {ours}: both sides need the same rule")
     return ProtocolState(
         step=ProtocolStep.ANSWERING,
         session=header.session,
@@ -170,15 +231,6 @@ def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = N
         key=BlindingKey.generate(),
         first_message=message.sha256,
     )
-
-
-def require_first_message(header: Header, normalisation: Normalisation) -> None:
-    """Refuse a message that is not a first message, or whose ids were normalised by another rule than ours."""
-    if header.kind is not MessageKind.START:
-        raise InputError("this is an answer: only a message from align start can be answered")
-    if header.agreed_rule is not normalisation:
-        theirs, ours = header.normalisation, normalisation.value
-        raise InputError(f"its ids are normalised by the rule {theirs}, ours by {ours}: both sides need the same rule")
 
 
 def second_message(state: ProtocolState, message: Message, blinder: Blinder = IN_THIS_PROCESS) -> Message:
@@ -211,7 +263,7 @@ def begin_finish(state: ProtocolState, reply: Message) -> ProtocolState:
         raise InputError(f"it belongs to session {header.session}, the state to {state.session}")
     if header.previous != state.first_message:
         raise InputError("it does not answer the message that this state belongs to")
-    agreed = (header.agreed_rule, header.who_learns, header.starter_ids)
+    agreed = (header.normalisation, header.who_learns, header.starter_ids)
     if agreed != (state.normalisation, state.who_learns, state.starter_ids):
         raise InputError("its header differs from the first message in the rule, who learns, or the number of ids")
     if state.step is ProtocolStep.FINISHING and state.second_message != reply.sha256:
@@ -269,7 +321,7 @@ def _alignment(state: ProtocolState, common: Sequence[tuple[str, str]]) -> Align
     users = tuple(user for user, _ in common)
     record = AlignmentRecord(
         session=state.session,
-        normalisation=state.normalisation.value,
+        normalisation=state.normalisation,
         rule=state.normalisation.rule,
         who_learns=state.who_learns,
         starter_ids=state.starter_ids,
@@ -300,3 +352,68 @@ def _blinded_ids(state: ProtocolState, shown: int, blinder: Blinder) -> Points:
 def _key(state: ProtocolState) -> BlindingKey:
     assert state.key is not None, "the step has been checked"
     return state.key
+
+
+def require_new_outputs(users: Path, own_ids: Path | None) -> None:
+    """Refuse outputs that exist already or cannot be written, before anything is computed."""
+    outputs = (users, record_beside(users))
+    for path in outputs:
+        require_writable(path)
+    if own_ids is not None:
+        if own_ids.resolve() in {path.resolve() for path in outputs}:
+            raise ParameterError(f"--own-ids is {own_ids}, which is where the user list or its record goes")
+        require_writable(own_ids)
+
+
+def write_alignment(alignment: Alignment, users: Path, *, own_ids: Path | None = None) -> None:
+    """Write the user list, its record and, if ``own_ids`` is given, the table of own spellings."""
+    write_once(users, [id_lines(alignment.users)])
+    write_once(record_beside(users), [alignment.record.content()])
+    write_own_ids(alignment, own_ids)
+
+
+def write_own_ids(alignment: Alignment, path: Path | None) -> None:
+    """Write the party's own spelling of each listed user: columns user and own, mode 0600."""
+    if path is not None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            [("user", "own"), *zip(alignment.users, alignment.own, strict=True)]
+        )
+        write_once(path, [text.getvalue().encode()], mode=PRIVATE)
+
+
+def write_once(path: Path, content: Iterable[bytes | memoryview], *, mode: int = 0o644) -> None:
+    """Create a file, unless an interrupted run has already written the same bytes to it."""
+    blocks = list(content)
+    if path.is_file() and not path.is_symlink() and _digest(path) == hashlib.sha256(b"".join(blocks)).digest():
+        return
+    with new_file(path, mode=mode) as file:
+        file.writelines(blocks)
+
+
+def read_list(path: Path) -> tuple[str, ...]:
+    """Return the users of the list that the starter sent; an empty file lists no users."""
+    with explaining_os_errors(path):
+        empty = path.is_file() and path.stat().st_size == 0
+    return () if empty else read_ids(path)
+
+
+def require_unchanged(alignment: Alignment, users: Path) -> None:
+    """Refuse a list that is not byte for byte what ``finish`` wrote, or whose record differs from ours."""
+    with explaining_os_errors(users):
+        digest = _digest(users)
+    if digest.hex() != alignment.record.users_sha256:
+        raise VerificationError(
+            f"{named(users)}: the file was changed in transit: check line endings, byte order mark and the last line"
+        )
+    beside = record_beside(users)
+    if os.path.lexists(beside):
+        theirs, ours = read_record(beside).model_dump(mode="json"), alignment.record.model_dump(mode="json")
+        for field, value in ours.items():
+            if theirs[field] != value:
+                raise VerificationError(f"{named(beside)}: {field} is {theirs[field]!r} there but {value!r} here")
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -75,10 +75,9 @@ def start(
     The other side answers it with align answer. The message shows how many ids you have, unless --pad-to hides it, and
     whether both sides learn the common users. If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.files import update_state, write_once
     from pricdr.alignment.messages import WhoLearns
-    from pricdr.alignment.protocol import begin, first_message, started
-    from pricdr.files import require_writable
+    from pricdr.alignment.protocol import begin, first_message, started, write_once
+    from pricdr.files import PRIVATE, replace_file, require_writable
 
     _require_two_files(out, state)
     if not os.path.lexists(state):  # otherwise an interrupted run may have written it
@@ -91,7 +90,7 @@ def start(
         with _blinding(processes) as blinder:
             message = first_message(current, blinder)
             write_once(out, message.blocks())
-        update_state(state, started(current, message))
+        replace_file(state, started(current, message).content(), mode=PRIVATE)
     say(f"{out}: {message.header.starter_ids:,} ids, blinded{_padding(message.header.starter_ids, own)}")
     say(f"session {current.session}; SHA-256 of the message: {message.sha256}")
     say(f"send {out} to the other side, keep {state} secret, and run align finish on the answer")
@@ -123,10 +122,9 @@ def answer(
 
     If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.files import update_state, write_once
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import answered, begin_answer, require_first_message, second_message
-    from pricdr.files import require_writable
+    from pricdr.alignment.protocol import answered, begin_answer, second_message, write_once
+    from pricdr.files import PRIVATE, replace_file, require_writable
 
     _require_two_files(out, state)
     if not os.path.lexists(state):  # otherwise an interrupted run may have written it
@@ -135,17 +133,15 @@ def answer(
     with working(f"reading {message}"):
         received = load_message(message, at_most=at_most)
     with _naming(message):
-        require_first_message(received.header, own.normalisation)
+        new = begin_answer(received, own, pad_to=pad_to)
         if both and received.header.who_learns.value != "both":
             raise InputError("with this message only the other side learns the common users, but you gave --both")
-
-    new = begin_answer(received, own, pad_to=pad_to)
     with only_step(state):
         current = _resume_or_create(state, new)
         with _blinding(processes) as blinder:
             reply = second_message(current, received, blinder)
             write_once(out, reply.blocks())
-        update_state(state, answered(current, reply))
+        replace_file(state, answered(current, reply).content(), mode=PRIVATE)
     header = reply.header
     say(
         f"{out}: the other side's {header.starter_ids:,} ids, blinded again, and your {header.answerer_ids:,} ids, "
@@ -172,10 +168,17 @@ def finish(
     The list has one user per line, in the order of bytes; publish takes it as --users. A state accepts one answer and
     refuses any other from then on. If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.files import read_state, require_new_outputs, update_state, write_alignment
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import ProtocolStep, begin_finish, finished
+    from pricdr.alignment.protocol import (
+        ProtocolStep,
+        begin_finish,
+        finished,
+        read_state,
+        require_new_outputs,
+        write_alignment,
+    )
     from pricdr.alignment.protocol import finish as common_users
+    from pricdr.files import PRIVATE, replace_file
 
     with only_step(state):
         with working(f"reading {message}"):
@@ -187,12 +190,12 @@ def finish(
             received = load_message(message, at_most=at_most)
         with _naming(message):
             bound = begin_finish(current, received)
-        update_state(state, bound)
+        replace_file(state, bound.content(), mode=PRIVATE)
         with _blinding(processes) as blinder:
             with _naming(message):
                 alignment = common_users(bound, received, blinder)
             write_alignment(alignment, out, own_ids=own_ids)
-        update_state(state, finished(bound))
+        replace_file(state, finished(bound).content(), mode=PRIVATE)
     _say_alignment(alignment, out, own_ids)
     if alignment.record.who_learns.value == "both":
         say(f"both sides learn them: send {out} and its record to the other side, which runs align accept")
@@ -210,11 +213,18 @@ def accept(
     not one of yours, or if the list or its record was changed. No check can tell whether the other side left a user
     out.
     """
-    from pricdr.alignment.files import read_list, read_state, require_unchanged, update_state, write_own_ids
     from pricdr.alignment.messages import record_beside
-    from pricdr.alignment.protocol import ProtocolStep, finished
+    from pricdr.alignment.protocol import (
+        ProtocolStep,
+        finished,
+        read_list,
+        read_state,
+        require_unchanged,
+        write_once,
+        write_own_ids,
+    )
     from pricdr.alignment.protocol import accept as check_list
-    from pricdr.files import write_new
+    from pricdr.files import PRIVATE, replace_file
 
     with only_step(state):
         with working(f"reading {users}"):
@@ -226,9 +236,9 @@ def accept(
             alignment = check_list(current, listed)
         require_unchanged(alignment, users)
         if not os.path.lexists(record_beside(users)):
-            write_new(record_beside(users), alignment.record.content())
+            write_once(record_beside(users), [alignment.record.content()])
         write_own_ids(alignment, own_ids)
-        update_state(state, finished(current))
+        replace_file(state, finished(current).content(), mode=PRIVATE)
     _say_alignment(alignment, users, own_ids)
 
 
@@ -252,10 +262,11 @@ def _require_two_files(out: Path, state: Path) -> None:
 
 def _resume_or_create(path: Path, new: "ProtocolState") -> "ProtocolState":
     """Return the state that an interrupted run of the same command left, or else the new one, which is saved first."""
-    from pricdr.alignment.files import create_state, read_state
+    from pricdr.alignment.protocol import read_state
+    from pricdr.files import PRIVATE, write_new
 
     if not os.path.lexists(path):
-        create_state(path, new)
+        write_new(path, new.content(), mode=PRIVATE)
         return new
     existing = read_state(path)
     # The same command would draw only another session and another key.

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pricdr import Guarantee, Ratings, publish, verify
 from pricdr._publish import dry_run
-from pricdr.alignment.messages import WhoLearns
+from pricdr.alignment.messages import AlignmentRecord, WhoLearns
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release.certificate import Certificate, seal
@@ -97,8 +97,8 @@ def test_without_an_alignment_nothing_is_said_of_one():
 
 def test_a_record_states_a_rule_of_ours():
     for changes in ({"normalisation": "\x1b[2J"}, {"rule": "Ids are anonymous."}):
-        with pytest.raises(ValidationError, match="normalisation|the rule exact reads"):
-            record_of(USERS, **changes)
+        with pytest.raises(ValidationError, match=r"normalisation|the rule exact reads"):
+            AlignmentRecord(**{**record_of(USERS).model_dump(), **changes})
 
 
 def test_a_record_of_another_list_is_refused():

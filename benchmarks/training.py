@@ -8,6 +8,8 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +17,7 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers
-from pricdr.training.loop import TrainingOptions, train
+from pricdr.training.loop import TrainingOptions, train_network
 
 USERS, ITEMS, RATINGS = 29_476, 41_884, 579_131
 """The paper's largest target domain."""
@@ -34,7 +36,8 @@ def main() -> None:
     for name, others in (("sampled items", TargetStageConfig().other_items), ("all items", ITEMS)):
         stage = TargetStage(TwoTowers, ratings, TargetStageConfig(other_items=others), options)
         users = stage.examples[: BATCH * STEPS]
-        train_steps = partial(train, stage.network, stage.step, users, options)
+        run: Any = SimpleNamespace(network=stage.network, step=stage.step, examples=users, identity="benchmark")
+        train_steps = partial(train_network, run, options)
         train_steps()
         seconds = best_of(3, device, train_steps) / STEPS
         items = len(stage.training_pass(users[:BATCH]).sample.items)

@@ -17,7 +17,7 @@ from pricdr.models.training_data import TrainingData
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
 from pricdr.testing.contracts import Planted, release_with_rows
-from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
+from pricdr.training.checkpoints import Checkpoints
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)
 METHOD = HeteroCDR(options=OPTIONS)
@@ -124,7 +124,7 @@ def test_a_finished_network_tells_its_epoch_and_is_not_trained_again(pair, tmp_p
         if done and done == int(done):  # the end of an epoch, not a batch inside one
             parts.append(what)
 
-    log = RunLog(checkpoints=FinishedNetworks(tmp_path), progress=count)
+    log = RunLog(checkpoints=Checkpoints(finished=tmp_path), progress=count)
     first, again = (DMF(options=OPTIONS).fit(pair.target, log=log) for _ in range(2))
     assert parts.count("training") == first.chosen.epochs["training"] < 12
     assert again.chosen == first.chosen
@@ -224,7 +224,7 @@ def test_a_run_on_everything_that_is_killed_anywhere_resumes_to_the_same_model(p
         pass
 
     for after in (1, len(total) // 2, len(total) - 1):
-        seen, checkpoints = [], CheckpointFiles(tmp_path / f"after{after}")
+        seen, checkpoints = [], Checkpoints(running=tmp_path / f"after{after}")
 
         def die(what, done, *_, seen=seen, after=after):
             seen += [1] if done and done == int(done) else []

@@ -18,7 +18,7 @@ from pricdr.models.base import Method
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, shown
 from pricdr.release import Release
-from pricdr.training.checkpoints import FinishedNetworks
+from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.run_log import RunLog
 
 
@@ -74,7 +74,7 @@ def repeat(
             parts = split(target, cold=cold, seed=own_seed, test_items=test_items, ratio=ratio)
             models: dict[str, FittedModel] = {}
             with TemporaryDirectory() as folder:  # methods with the same target network train it once
-                log = RunLog(checkpoints=FinishedNetworks(Path(folder)), progress=report)
+                log = RunLog(checkpoints=Checkpoints(finished=Path(folder)), progress=report)
                 for name, method in methods.items():
                     models[name] = transfer(
                         parts.train,

@@ -9,7 +9,7 @@ import torch
 from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
 from pricdr.models.methods.networks import TrainingRun, train_run
 from pricdr.testing.contracts import Planted, RecommenderContract
-from pricdr.training.checkpoints import CheckpointFiles
+from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 
@@ -54,7 +54,7 @@ class TrainedContract(RecommenderContract):
         self, planted: Planted, model: FittedModel, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
-        checkpoints = CheckpointFiles(tmp_path_factory.mktemp("run") / "checkpoint")
+        checkpoints = Checkpoints(running=tmp_path_factory.mktemp("run") / "checkpoint")
 
         def die(what: str, done: float, total: int, note: str = "") -> None:
             if done == 4:
@@ -62,7 +62,7 @@ class TrainedContract(RecommenderContract):
 
         with pytest.raises(KilledError):
             type(self).fit(planted, RunLog(checkpoints=checkpoints, progress=die))
-        assert list(checkpoints.path.parent.iterdir())
+        assert list(checkpoints.running.parent.iterdir())
         resumed = type(self).fit(planted, RunLog(checkpoints=checkpoints))
         everyone = np.arange(len(model.users))
         assert np.array_equal(resumed.score(everyone), model.score(everyone))

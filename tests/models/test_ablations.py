@@ -14,9 +14,9 @@ from pricdr.models.methods.hetero import HeteroCDR, JointStage, SymmetricCDR
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
 from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
-from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
+from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import TrainingOptions, train_network
-from pricdr.training.run_log import NO_LOG, RunLog
+from pricdr.training.run_log import RunLog
 from tests.models.contracts import KilledError
 
 SMALL = SourceStageConfig(
@@ -113,7 +113,8 @@ def test_an_earlier_choice_to_refuse_is_no_gate_either(planted, method):
 def test_gates_come_after_the_networks_and_change_none(planted, tmp_path):
     trained = []
     log = RunLog(
-        checkpoints=FinishedNetworks(tmp_path), progress=lambda what, done, *_: trained.append(what) if done else None
+        checkpoints=Checkpoints(finished=tmp_path),
+        progress=lambda what, done, *_: trained.append(what) if done else None,
     )
     HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
     assert set(trained) == {"target", "source"}
@@ -126,7 +127,8 @@ def test_gates_come_after_the_networks_and_change_none(planted, tmp_path):
 def test_a_joint_training_shares_no_network_with_one_in_two_stages(planted, tmp_path):
     trained = []
     log = RunLog(
-        checkpoints=FinishedNetworks(tmp_path), progress=lambda what, done, *_: trained.append(what) if done else None
+        checkpoints=Checkpoints(finished=tmp_path),
+        progress=lambda what, done, *_: trained.append(what) if done else None,
     )
     models = {}
     for method in (HETERO, JOINT, BARE):
@@ -208,7 +210,7 @@ def test_users_without_a_row_are_trained_on_their_history_alone(planted):
 
 def test_a_joint_model_scores_as_validation_did(planted):
     stage = joint_stage(planted, TrainingData.of(planted.target, planted.release))
-    train_network(stage, JOINT.options, validation=planted.validation, epochs=None, log=NO_LOG)
+    train_network(stage, JOINT.options, validation=planted.validation)
     stage.source_stage.take_target_vectors()
     everyone, items = torch.arange(60), torch.arange(40).expand(60, 40)
     model = stage.source_stage.fitted_model("hetero", Trust(0.0, 1.0))
@@ -219,7 +221,7 @@ def test_a_joint_model_scores_as_validation_did(planted):
 
 @pytest.mark.parametrize("method", [JOINT, SYMMETRIC], ids=lambda method: method.name)
 def test_a_killed_joint_run_resumes_to_the_same_model(planted, wide, tmp_path, method):
-    checkpoints = CheckpointFiles(tmp_path / "run")
+    checkpoints = Checkpoints(running=tmp_path / "run")
 
     def die(what, done, total, note=""):
         if done == 4:
@@ -238,7 +240,7 @@ def test_a_killed_joint_run_resumes_to_the_same_model(planted, wide, tmp_path, m
 
 
 def test_a_checkpoint_of_a_joint_run_is_of_no_other(planted, wide, tmp_path):
-    log = RunLog(checkpoints=CheckpointFiles(tmp_path / "run"))
+    log = RunLog(checkpoints=Checkpoints(running=tmp_path / "run"))
     BARE.fit(planted.target, wide, validation=planted.validation, log=log)
     other = replace(BARE, config=replace(BARE.config, alignment=9.0))
     with pytest.raises(InputError, match="another run"):

@@ -14,9 +14,9 @@ from pricdr.models.methods.linear import Popularity
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
 from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
-from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
+from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import TrainingOptions, train_network
-from pricdr.training.run_log import NO_LOG, RunLog
+from pricdr.training.run_log import RunLog
 
 SMALL = SourceStageConfig(
     hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
@@ -172,7 +172,7 @@ def test_narrow_releases_have_settings_of_their_own_and_wide_ones_keep_theirs(pl
         finished = method.target_stage(planted.target)
         finished.network.eval()
         stage = method.source_stage(finished, TrainingData.of(planted.target, release))
-        train_network(stage, method.options, validation=None, epochs=None, log=NO_LOG)
+        train_network(stage, method.options)
         return stage.fitted_model("hetero", Trust(1.0, 1.0)).user_vectors
 
     for name, config in other.items():
@@ -221,17 +221,21 @@ def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
     straight = HETERO.fit(*arguments, validation=planted.validation)
     with pytest.raises(KilledError):
         HETERO.fit(
-            *arguments, validation=planted.validation, log=RunLog(checkpoints=CheckpointFiles(checkpoint), progress=die)
+            *arguments,
+            validation=planted.validation,
+            log=RunLog(checkpoints=Checkpoints(running=checkpoint), progress=die),
         )
     assert checkpoint.with_name(f"{checkpoint.name}.{dying}").exists()
-    resumed = HETERO.fit(*arguments, validation=planted.validation, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+    resumed = HETERO.fit(
+        *arguments, validation=planted.validation, log=RunLog(checkpoints=Checkpoints(running=checkpoint))
+    )
     assert np.array_equal(resumed.user_vectors, straight.user_vectors)
     assert np.array_equal(resumed.item_vectors, straight.item_vectors)
 
 
 def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted, tmp_path):
     parts = []
-    shared = FinishedNetworks(tmp_path)
+    shared = Checkpoints(finished=tmp_path)
     log = RunLog(checkpoints=shared, progress=lambda what, done, *_: parts.append(what) if done else None)
     first = HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
     assert set(parts) == {"target", "source"}
@@ -248,28 +252,28 @@ def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted
 
 def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
     checkpoint = tmp_path / "run.safetensors"
-    TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+    TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
     other = DMF(config=TargetStageConfig(hidden=20, width=8), options=QUICK)
     with pytest.raises(InputError, match="another run"):
-        other.fit(planted.target, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+        other.fit(planted.target, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
     with pytest.raises(InputError, match="another run"):
         TARGET_ONLY.fit(
-            planted.target, validation=planted.validation, log=RunLog(checkpoints=CheckpointFiles(checkpoint))
+            planted.target, validation=planted.validation, log=RunLog(checkpoints=Checkpoints(running=checkpoint))
         )
     fewer = planted.target.only(np.arange(len(planted.target)) > 0)
     with pytest.raises(InputError, match="another run"):
-        TARGET_ONLY.fit(fewer, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+        TARGET_ONLY.fit(fewer, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
     for left in tmp_path.iterdir():
         left.unlink()
-    HETERO.fit(planted.target, planted.release, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+    HETERO.fit(planted.target, planted.release, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
     redrawn = release_with_rows(
         planted.release.matrix + np.float32(0.1) * planted.release.matrix[::-1], planted.release.users
     )
     with pytest.raises(InputError, match="another run"):
-        HETERO.fit(planted.target, redrawn, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+        HETERO.fit(planted.target, redrawn, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
     checkpoint.with_name(f"{checkpoint.name}.training").write_bytes(b"junk")
     with pytest.raises(InputError, match="checkpoint"):
-        TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+        TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
 
 
 def test_a_model_of_impossible_arrays_is_refused():

@@ -1,12 +1,10 @@
 """Tests that mutation testing asked for: each one fails under a change of the code that no other test noticed."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -19,9 +17,7 @@ from pricdr.models.methods.linear import EASE, EASESource, RidgeRelease
 from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import release_with_rows
-from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import TrainingOptions, require_trainable, train
-from pricdr.training.run_log import Epoch, RunLog
+from pricdr.training.loop import TrainingOptions, require_trainable
 
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)
 QUICK = TrainingOptions(epochs=3, patience=3, batch=16, learning_rate=1e-2, device="cpu")
@@ -97,39 +93,6 @@ def test_ridge_regression_is_counted_by_its_equations(monkeypatch):
     RidgeRelease().fit(target, release, chosen=NOTHING_CHOSEN)
 
 
-def linear():
-    torch.random.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
-
-
-def test_validation_sees_the_network_without_dropout_and_steps_see_it_with():
-    network, validated, stepped = linear(), [], []
-    x = torch.ones(16, 4)
-
-    def step(rows):
-        stepped.append(network.training)
-        return network(x[rows]).mean()
-
-    def validate():
-        validated.append(network.training)
-        return float(len(validated))
-
-    train(network, step, torch.arange(16), QUICK, validate=validate)
-    assert (stepped, validated) == ([True] * 3, [False] * 3)
-
-
-def test_a_checkpoint_whose_second_moments_are_zero_resumes(tmp_path):
-    """A unit that never fired has had no gradient but zero."""
-    network = linear()
-    x = torch.zeros(16, 4)
-    checkpoint = Checkpoint(tmp_path / "run", fingerprint="mine")
-    train(network, lambda rows: network(x[rows]).mean(), torch.arange(16), QUICK, checkpoint=checkpoint)
-    fresh = linear()
-    optimizer = torch.optim.AdamW(fresh.parameters())
-    assert checkpoint.resume(fresh, optimizer).epoch == 3
-    assert not optimizer.state_dict()["state"][0]["exp_avg_sq"].any()
-
-
 def test_a_plaintext_source_of_other_people_is_refused(planted):
     strangers = Ratings.from_triples(["x1", "x2"], ["s1", "s2"])
     with pytest.raises(InputError, match="none of the source's 2 users is among the target's 60"):
@@ -203,27 +166,6 @@ def test_a_release_of_up_to_32_numbers_is_narrow(planted, dim, narrow):
     rows = np.random.default_rng(0).standard_normal((60, dim))
     stage = source_stage(planted.target, release_with_rows(rows, planted.release.users))
     assert stage.narrow == narrow
-
-
-def test_a_run_log_writes_and_reports_phase_network_and_metric(tmp_path):
-    reported = []
-    log = RunLog(file=tmp_path / "log", progress=lambda *progress: reported.append(progress))
-    log.record(Epoch(1, 0.5, None, 2.0), 9, best=0.0, best_epoch=1)
-    log.in_phase("choosing").of_network("source").record(Epoch(2, 0.25, 0.125, 2.0), 9, best=0.5, best_epoch=1)
-    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert lines == [
-        {"part": "training", "epoch": 1, "loss": 0.5, "metric": None, "seconds": 2.0},
-        {"part": "choosing source", "epoch": 2, "loss": 0.25, "metric": 0.125, "seconds": 2.0},
-    ]
-    assert reported == [
-        ("training", 1, 9, "loss 0.5"),
-        (
-            "choosing source",
-            2,
-            9,
-            "loss 0.25, validation 0.1250 (best 0.5000 in epoch 1; ends after epoch 9 unless it gets better)",
-        ),
-    ]
 
 
 @pytest.mark.parametrize(("left_out", "repeats"), [(0.0, True), (0.5, False)])

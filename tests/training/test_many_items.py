@@ -101,12 +101,6 @@ def test_drawn_items_have_the_distribution_of_listed_ones(monkeypatch):
     assert counts[sorted(own)].sum() == 0
 
 
-def test_a_batch_that_rated_many_items_uses_listing_anyway(monkeypatch):
-    monkeypatch.setattr(sampling, "LISTED", 2)
-    rated = SparseRows(sp.csr_array([[1.0, 1.0, 1.0, 0.0]]), CPU).batch(torch.arange(1))
-    assert sample_items(rated, 4, 10).items.tolist() == [0, 1, 2, 3]
-
-
 def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
     ratings = matrix(120, 400, 6)
     ids = tuple(map(str, range(400)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pricdr.models.base import Method
     from pricdr.models.fitted import Chosen, FittedModel
     from pricdr.release import Release
-    from pricdr.training.checkpoints import StartingNetworks
+    from pricdr.training.checkpoints import Checkpoints
 
 _CHECKPOINT: Final = "checkpoint"
 _NETWORKS: Final = "networks"
@@ -266,18 +266,18 @@ def _received(folder: Path | None, public_key: Path | None, *, allow_unverified:
         return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
-def _networks(start: Path | None, out: Path, hidden: Path, method: "Method") -> "StartingNetworks":
+def _networks(start: Path | None, out: Path, hidden: Path, method: "Method") -> "Checkpoints":
     """Return the checkpoints of a run that starts from the networks in ``start``, or in any folder beside the model."""
-    from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks, StartingNetworks
+    from pricdr.training.checkpoints import Checkpoints
 
     if start is not None and not method.starts_others:
         raise ParameterError(f"--start is for networks that others share: method {method.name} has none")
     earlier = sorted(filter(_is_own, out.parent.glob(f"*/{_NETWORKS}"))) if start is None else [start / _NETWORKS]
-    return StartingNetworks(
-        checkpoints=CheckpointFiles(hidden / _CHECKPOINT),
-        names=method.starts_others,
-        earlier=[FinishedNetworks(folder) for folder in earlier],
-        kept=FinishedNetworks(hidden / _NETWORKS),
+    return Checkpoints(
+        running=hidden / _CHECKPOINT,
+        finished=hidden / _NETWORKS,
+        shared=method.starts_others,
+        earlier=earlier,
         required=None if start is None else str(start),
     )
 

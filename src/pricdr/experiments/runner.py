@@ -20,7 +20,7 @@ from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
 from pricdr.release.folder import Release
-from pricdr.training.checkpoints import FinishedNetworks
+from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.run_log import RunLog
 
 
@@ -97,7 +97,7 @@ def run(
     missing = missing_runs(wanted, results)
     done, failures = 0, []
     with TemporaryDirectory() as shared:  # arms with the same target network train it once
-        plans = [(spec, arm, seed, FinishedNetworks(Path(shared))) for arm, seed in missing]
+        plans = [(spec, arm, seed, Checkpoints(finished=Path(shared))) for arm, seed in missing]
         for outcome in spread(run_arm, spec.data, context, plans):
             _, arm, seed, _ = outcome.plan
             done += 1
@@ -120,9 +120,7 @@ def waiting_runs(
     return len(missing_runs(wanted, folder / f"{spec.name}.jsonl"))
 
 
-def run_arm(
-    task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: FinishedNetworks | None = None
-) -> Result:
+def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: Checkpoints | None = None) -> Result:
     """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
     watch_memory()
@@ -159,7 +157,7 @@ def fit(
     device: str,
     *,
     release: Release | None = None,
-    networks: FinishedNetworks | None = None,
+    networks: Checkpoints | None = None,
 ) -> tuple[FittedModel, int, str]:
     """Return the fitted model, how many epochs were run for it, and on what kind of device."""
     method = configure(arm.method_name, arm.settings)

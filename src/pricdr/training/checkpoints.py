@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 from safetensors import SafetensorError
@@ -32,8 +32,6 @@ _DTYPES: Final = {
     torch.bool: "BOOL",
 }
 """The names that safetensors has for the types of weights and buffers."""
-_SLOTS: Final = ("step", "exp_avg", "exp_avg_sq")
-"""What AdamW keeps for each parameter that had a gradient: a number, and two tensors of the parameter's shape."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +104,21 @@ class Checkpoint:
             return RunState.fresh(network)
         try:
             tensors = self._read(network)
-            state = _state(tensors)
-            slots = _slots(tensors, network)
-            best = _weights(tensors, "best/", network)
-            weights = _weights(tensors, "network/", network) if tensors else best
-            if tensors:
-                raise InputError(f"the tensor {min(tensors)!r:.60} does not belong in it")
+            _require_fit(tensors, network)
         except (SafetensorError, OSError, ValueError, RecursionError) as error:
             reason = f": {error}" if isinstance(error, InputError) else ""
             raise InputError(f"{self.path} is not a checkpoint that can be resumed{reason}") from error
         device = next(network.parameters()).device
-        network.load_state_dict(weights)
-        for moments in slots.values():
-            moments |= {slot: value.to(device) for slot, value in moments.items() if slot != "step"}
+        best = {name: tensors[f"best/{name}"].to(device) for name in network.state_dict()}
+        network.load_state_dict({name: tensors.get(f"network/{name}", value) for name, value in best.items()})
+        slots: dict[int, Weights] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimizer/"):
+                _, index, slot = name.split("/")
+                slots.setdefault(int(index), {})[slot] = value if slot == "step" else value.to(device)
         optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
-        return replace(state, best={name: value.to(device) for name, value in best.items()})
+        epoch, stale, metric = tensors["run"].tolist()
+        return RunState(int(epoch), int(stale), metric, best)
 
     def _read(self, network: nn.Module) -> Weights:
         """Return the file's tensors, after checking in the header that they belong to this run."""
@@ -138,71 +136,40 @@ class Checkpoint:
         return load(content)
 
 
-class Checkpoints(Protocol):
-    """Provides the checkpoint of each network that a method trains."""
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Where the networks of a training are kept: while it runs, and finished, for other trainings."""
+
+    running: Path | None = None
+    """The common beginning of the paths of files for single networks; those of another training are refused."""
+    finished: Path | None = None
+    """A folder of finished networks; a training whose network is there has nothing left to do."""
+    shared: Collection[str] | None = None
+    """The names of the networks that are kept there; None for all of them."""
+    earlier: Collection[Path] = ()
+    """Folders of finished networks of other runs, to start from."""
+    required: str | None = None
+    """If given, a shared network must be found in one of those; errors use it as the name of the place."""
+    reused: list[Path] = field(default_factory=list)
+    """The files of other runs that were used."""
 
     def open(self, label: str, fingerprint: str) -> Checkpoint:
         """Return the checkpoint of the network called ``label`` (a few words) in this training."""
-        ...
-
-
-@dataclass(frozen=True)
-class CheckpointFiles:
-    """Checkpoint files in one folder, named by their networks; those of another training are refused."""
-
-    path: Path
-    """The common beginning of their paths."""
-
-    def open(self, label: str, fingerprint: str) -> Checkpoint:
-        """Return the checkpoint at ``path`` with the label as its suffix."""
-        name = f"{self.path.name}.{label.replace(' ', '.')}"
-        return Checkpoint(self.path.with_name(name), fingerprint=fingerprint)
-
-
-@dataclass(frozen=True)
-class FinishedNetworks:
-    """A folder of finished networks; a training whose network is there has nothing left to do."""
-
-    folder: Path
-
-    def open(self, label: str, fingerprint: str) -> Checkpoint:
-        """Return the checkpoint of this training; the label does not matter."""
-        path = self.path(fingerprint)
-        return Checkpoint(path, fingerprint=fingerprint, finished=path)
-
-    def path(self, fingerprint: str) -> Path:
-        """Return the path of this training's network, whether it exists or not."""
-        return self.folder / f"{fingerprint}.safetensors"
-
-
-@dataclass(frozen=True, kw_only=True)
-class StartingNetworks:
-    """Checkpoints of a run that may start from networks of earlier runs, and keeps its own for later ones."""
-
-    checkpoints: Checkpoints
-    """The run's own."""
-    names: Collection[str]
-    """The networks that are kept."""
-    earlier: Collection[FinishedNetworks]
-    kept: FinishedNetworks
-    required: str | None = None
-    """If given, networks with these names must be found; errors use it as the name of the place."""
-    reused: list[Path] = field(default_factory=list)
-    """The files of earlier runs that were used."""
-
-    def open(self, label: str, fingerprint: str) -> Checkpoint:
-        """Return the finished network of this training if there is one, or else the run's own checkpoint."""
-        for networks in self.earlier:
-            if networks.path(fingerprint).exists():
-                self.reused.append(networks.path(fingerprint))
-                return networks.open(label, fingerprint)
-        if self.required is not None and label in self.names:
+        name, shared = f"{fingerprint}.safetensors", self.shared is None or label in self.shared
+        for folder in self.earlier:
+            if (folder / name).exists():
+                self.reused.append(folder / name)
+                return Checkpoint(folder / name, fingerprint=fingerprint, finished=folder / name)
+        if self.required is not None and shared:
             raise InputError(
                 f"{self.required} has no network of this training: data, settings, seed or epochs differ, or it was "
                 "trained by an older version"
             )
-        own = self.checkpoints.open(label, fingerprint)
-        return replace(own, finished=self.kept.path(fingerprint)) if label in self.names else own
+        finished = self.finished / name if self.finished is not None and shared else None
+        running = self.running and self.running.with_name(f"{self.running.name}.{label.replace(' ', '.')}")
+        path = running or finished
+        assert path is not None, "checkpoints of no place"
+        return Checkpoint(path, fingerprint=fingerprint, finished=finished)
 
 
 def _chunks(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memoryview]:
@@ -219,47 +186,29 @@ def _chunks(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memo
         yield tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
-def _state(tensors: Weights) -> RunState:
-    """Remove the run's epoch, stale epochs and best metric from the tensors; return them without weights."""
-    numbers = _pop(tensors, "run", torch.float64, torch.Size([3]), finite=False)
-    epoch, stale, metric = numbers.tolist()
+def _require_fit(tensors: Weights, network: nn.Module) -> None:
+    """Refuse tensors that no run of this network can have left, by their names, types, shapes or values."""
+    weights = network.state_dict()
+    fitting = {"run": torch.zeros(3, dtype=torch.float64)} | {f"best/{name}": weights[name] for name in weights}
+    if len(tensors) > len(fitting):  # a finished network is without what only a further epoch needs
+        fitting |= {f"network/{name}": weights[name] for name in weights}
+        for index, parameter in enumerate(network.parameters()):
+            if f"optimizer/{index}/step" in tensors:  # one that never had a gradient has nothing
+                fitting[f"optimizer/{index}/step"] = torch.ones(())
+                fitting |= {f"optimizer/{index}/{slot}": parameter for slot in ("exp_avg", "exp_avg_sq")}
+    for name in sorted(fitting.keys() ^ tensors.keys()):
+        wrong = "there is no tensor {!r:.60}" if name in fitting else "the tensor {!r:.60} does not belong in it"
+        raise InputError(wrong.format(name))
+    for name, value in fitting.items():
+        tensor, slot = tensors[name], name.rpartition("/")[2] if name.startswith("optimizer/") else ""
+        if tensor.dtype != value.dtype or tensor.shape != value.shape:
+            got = f"got {tensor.dtype} of {list(tensor.shape)}"
+            raise InputError(f"{name} must be {value.dtype} of {list(value.shape)}, {got}")
+        if name != "run" and not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"{name} has a value that is not a finite number")
+        if slot in ("step", "exp_avg_sq") and bool((tensor < (slot == "step")).any()):
+            raise InputError(f"{name} has a value that an optimiser cannot reach")
+    epoch, stale, metric = tensors["run"].tolist()
     whole = 1 <= epoch < 2**53 and 0 <= stale <= epoch and epoch.is_integer() and stale.is_integer()
     if not whole or not -float("inf") <= metric < float("inf"):
         raise InputError(f"a run of {epoch!r} epochs, {stale!r} of them without a gain on {metric!r}, is impossible")
-    return RunState(int(epoch), int(stale), metric, {})
-
-
-def _weights(tensors: Weights, prefix: str, network: nn.Module) -> Weights:
-    """Remove and return one tensor for each of the network's, of the same type and shape."""
-    return {
-        name: _pop(tensors, prefix + name, value.dtype, value.shape) for name, value in network.state_dict().items()
-    }
-
-
-def _slots(tensors: Weights, network: nn.Module) -> dict[int, Weights]:
-    """Remove and return the optimiser's state of each parameter; one that never had a gradient has none."""
-    slots: dict[int, Weights] = {}
-    for index, parameter in enumerate(network.parameters()):
-        names = {slot: f"optimizer/{index}/{slot}" for slot in _SLOTS}
-        if not any(name in tensors for name in names.values()):
-            continue
-        slots[index] = {
-            slot: _pop(tensors, name, torch.float32, torch.Size([]))
-            if slot == "step"
-            else _pop(tensors, name, parameter.dtype, parameter.shape)
-            for slot, name in names.items()
-        }
-        if float(slots[index]["step"]) < 1 or bool((slots[index]["exp_avg_sq"] < 0).any()):
-            raise InputError(f"{names['exp_avg_sq']} and its step must be values that an optimiser can reach")
-    return slots
-
-
-def _pop(tensors: Weights, name: str, dtype: torch.dtype, shape: torch.Size, *, finite: bool = True) -> Tensor:
-    if name not in tensors:
-        raise InputError(f"there is no tensor {name!r}")
-    tensor = tensors.pop(name)
-    if tensor.dtype != dtype or tensor.shape != shape:
-        raise InputError(f"{name} must be {dtype} of {list(shape)}, got {tensor.dtype} of {list(tensor.shape)}")
-    if finite and not bool(torch.isfinite(tensor).all()):
-        raise InputError(f"{name} has a value that is not a finite number")
-    return tensor

@@ -3,9 +3,10 @@
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ from pricdr.errors import (
 from pricdr.evaluation.metrics import per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.randomness import Simulation
-from pricdr.training.checkpoints import Checkpoint, RunState
+from pricdr.training.checkpoints import RunState
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 
@@ -72,10 +73,6 @@ class TrainingOptions:
         return torch.device(name)
 
 
-Step: TypeAlias = Callable[[Tensor], Tensor]
-"""Maps a batch of example numbers to its loss."""
-Validate: TypeAlias = Callable[[], float]
-"""Returns the metric for early stopping; larger is better."""
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Maps users (b,) and items (b, c) to scores (b, c)."""
 
@@ -114,72 +111,54 @@ class TrainableNetwork(Protocol):
 
 
 def train_network(
-    run: TrainableNetwork, options: TrainingOptions, *, validation: HeldOut | None, epochs: int | None, log: RunLog
-) -> int:
-    """Train a network on its examples and return the epoch whose weights it ends with.
-
-    The NDCG@10 of its scorer on validation picks that epoch. Without validation it is the last one: ``epochs`` if an
-    earlier training chose it, or else as many as the options allow.
-    """
-    examples = run.examples
-    if not len(examples):
-        raise InputError("there is nothing to train on: the target has no rating")
-    require_trainable(sum(weights.numel() for weights in run.network.parameters()))
-    if validation is None and epochs is not None:
-        options = replace(options, epochs=epochs)
-    held_out = "none"
-    if validation is not None:
-        held_out = arrays_identity(validation.users, validation.items, validation.negatives)
-    # Everything that determines the network: what is trained, how, and what picks the epoch.
-    fingerprint = hashlib.sha256(f"{run.identity} {options!r} {held_out}".encode()).hexdigest()
-
-    def ndcg() -> float:
-        assert validation is not None
-        return float(ndcg_by_user(run.scorer(), validation, examples.device).mean())
-
-    validate, checkpoint = (None if validation is None else ndcg), log.checkpoint(fingerprint)
-    state = train(run.network, run.step, examples, options, validate=validate, checkpoint=checkpoint, log=log)
-    return state.best_epoch
-
-
-def train(
-    network: nn.Module,
-    step: Step,
-    examples: Tensor,
+    run: TrainableNetwork,
     options: TrainingOptions,
     *,
-    validate: Validate | None = None,
-    checkpoint: Checkpoint | None = None,
+    validation: HeldOut | None = None,
+    epochs: Mapping[str, int] = MappingProxyType({}),
     log: RunLog = NO_LOG,
 ) -> RunState:
-    """Train ``network`` in place, leave it with its best weights (the last without ``validate``), and say how it ended.
+    """Train a network in place, leave it with the weights of its best epoch, and say how the run ended.
+
+    The NDCG@10 of its scorer on validation picks that epoch. Without validation it is the last one: that of ``epochs``,
+    by the name the network has in the log, if an earlier training chose it, or else as many as the options allow.
 
     The randomness of an epoch depends only on the seed and the number of the epoch. So a run that is killed and resumed
     from its checkpoint sees the same batches and the same dropout, and ends with the same network.
     """
+    network, examples = run.network, run.examples
+    if not len(examples):
+        raise InputError("there is nothing to train on: the target has no rating")
+    require_trainable(sum(weights.numel() for weights in network.parameters()))
+    if validation is None and log.network in epochs:
+        options = replace(options, epochs=epochs[log.network])
+    held_out = "none"
+    if validation is not None:
+        held_out = arrays_identity(validation.users, validation.items, validation.negatives)
+    # Everything that determines the network: what is trained, how, and what picks the epoch.
+    checkpoint = log.checkpoint(hashlib.sha256(f"{run.identity} {options!r} {held_out}".encode()).hexdigest())
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
     state = RunState.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
-    steps = -(-len(examples) // options.batch)
     # Counted in steps too: on small data an epoch has few steps, and training starts on a plateau.
-    patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))
+    patience = max(options.patience, -(-options.patience_steps // -(-len(examples) // options.batch)))
 
     def last_epoch() -> int:
         """Return the last epoch if none gets better than the best so far."""
-        return options.epochs if validate is None else min(options.epochs, state.best_epoch + patience)
+        return options.epochs if validation is None else min(options.epochs, state.best_epoch + patience)
 
     with seeded(options.seed, examples.device):
         while state.epoch < options.epochs and state.stale < patience:
             started = time.perf_counter()
             # The seed of an epoch is unrelated to those of other epochs and other seeds.
             torch.manual_seed(int(Simulation(options.seed).generator(f"epoch {state.epoch}").integers(2**63)))
-            loss = _run_epoch(network, optimizer, step, examples, options, state.epoch, last_epoch(), log)
+            loss = _run_epoch(run, optimizer, examples, options, state.epoch, last_epoch(), log)
             metric = None
-            if validate is not None:
+            if validation is not None:
                 network.eval()
                 with torch.no_grad():
-                    metric = validate()
+                    metric = float(ndcg_by_user(run.scorer(), validation, examples.device).mean())
             state = state.after(network, metric)
             if checkpoint is not None:
                 checkpoint.after_epoch(state, network, optimizer)
@@ -202,23 +181,22 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def _run_epoch(
-    network: nn.Module,
+    run: TrainableNetwork,
     optimizer: torch.optim.Optimizer,
-    step: Step,
     examples: Tensor,
     options: TrainingOptions,
     epoch: int,
     last_epoch: int,
     log: RunLog,
 ) -> float:
-    network.train()
+    run.network.train()
     order = examples[torch.randperm(len(examples), device=examples.device)]
     bf16 = torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.is_cuda)
     losses = []
     for start in log.batches(range(0, len(order), options.batch), epoch, last_epoch):
         optimizer.zero_grad(set_to_none=True)
         with bf16:
-            loss = step(order[start : start + options.batch])
+            loss = run.step(order[start : start + options.batch])
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(loss.detach())
@@ -230,7 +208,7 @@ def _run_epoch(
         raise TrainingError(f"the loss became {values[first]} in epoch {epoch + 1}, step {first + 1}: {_REMEDY}")
     # A loss is computed before its step, so the last step can still break the weights. The largest absolute value shows
     # that too (it is nan if any weight is), without a second copy of each parameter.
-    sizes = [torch.linalg.vector_norm(part.detach(), float("inf")) for part in network.parameters() if part.numel()]
+    sizes = [torch.linalg.vector_norm(part.detach(), float("inf")) for part in run.network.parameters() if part.numel()]
     if not bool(torch.isfinite(torch.stack(sizes)).all()):
         raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}: {_REMEDY}")
     return float(values.mean())

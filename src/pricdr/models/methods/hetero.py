@@ -334,31 +334,30 @@ class TwoStageMethod(ReleaseMethod):
             enabled=self.config.gated,
             require_evidence=require_evidence,
         )
-        epochs: dict[str, int] = {}
-
-        def train_stage(name: str, stage: TargetStage | SourceStage | JointStage, held_out: HeldOut | None) -> None:
-            epochs[name] = train_network(
-                stage, self.options, validation=held_out, epochs=chosen.epochs.get(name), log=log.of_network(name)
-            )
-
         target_stage = self.target_stage(target)
+        how: Any = {"options": self.options, "epochs": chosen.epochs}
+        ended = {}
         if gates.refused or not self.config.joint:
-            train_stage(TARGET_NETWORK, target_stage, validation)
+            own = log.of_network(TARGET_NETWORK)
+            ended[TARGET_NETWORK] = train_network(target_stage, validation=validation, log=own, **how)
         if gates.refused:
             trust, model = UNTRUSTED, target_stage.fitted_model(self.name, data)
         else:
             source_stage = self.source_stage(target_stage, data, gates.newcomers)
             if self.config.joint:
-                train_stage(JOINT_NETWORK, JointStage(source_stage), validation)
+                own, both = log.of_network(JOINT_NETWORK), JointStage(source_stage)
+                ended[JOINT_NETWORK] = train_network(both, validation=validation, log=own, **how)
                 source_stage.take_target_vectors()
             else:
                 # Newcomers pick the epoch where there is validation, since only their rows serve them.
-                train_stage(SOURCE_NETWORK, source_stage, gates.held_out_to_choose_by(validation))
+                own, held_out = log.of_network(SOURCE_NETWORK), gates.held_out_to_choose_by(validation)
+                ended[SOURCE_NETWORK] = train_network(source_stage, validation=held_out, log=own, **how)
             if self.config.gated:
                 log.working("trust in the source")
             trust = gates.trust or source_stage.choose_trust(validation, gates.require_newcomers())
             model = source_stage.fitted_model(self.name, trust)
         # Without validation, the epochs are those that it was given.
+        epochs = {name: state.best_epoch for name, state in ended.items()}
         chosen_epochs = chosen.epochs if validation is None else epochs
         return model, Chosen(epochs=chosen_epochs, trust=trust, evidence=gates.evidence, not_chosen=chosen.not_chosen)
 

@@ -99,10 +99,9 @@ def train_run(
     run: TrainingRun, options: TrainingOptions, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
 ) -> Trained:
     """Train a run and return its model, and the epoch that validation chose if there was validation."""
-    epochs = chosen.epochs.get(log.network)
-    best_epoch = train_network(run, options, validation=validation, epochs=epochs, log=log)
+    state = train_network(run, options, validation=validation, epochs=chosen.epochs, log=log)
     if validation is not None:
-        chosen = Chosen(epochs={log.network: best_epoch})
+        chosen = Chosen(epochs={log.network: state.best_epoch})
     return run.fitted_model(), chosen
 
 

@@ -1,7 +1,6 @@
 """The demo as a program: two companies on a synthetic pair, each in a folder of its own, one release folder each way.
 
-Every step is a function of one party's folder, so that tests can take the other folder away. What happens is shown on
-a :class:`Screen` that the caller brings.
+Every step is a function of one party's folder, so that tests can take the other folder away.
 """
 
 import json
@@ -11,8 +10,8 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from itertools import product
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -30,7 +29,7 @@ from pricdr.data.synthetic import STRONGLY_SHARED, SyntheticConfig, synthetic_pa
 from pricdr.data.tables import write_ratings
 from pricdr.errors import PublishWarning
 from pricdr.evaluation.comparison import Comparison, evaluate
-from pricdr.evaluation.verdict import compare, standard_error
+from pricdr.evaluation.verdict import Difference, compare, standard_error
 from pricdr.extras import TRAIN
 from pricdr.files import new_folder
 from pricdr.models.base import Method
@@ -38,12 +37,9 @@ from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import write_model
 from pricdr.pages import (
-    Block,
     Bullets,
     Column,
-    Commands,
     Content,
-    Details,
     Note,
     Page,
     Row,
@@ -68,6 +64,8 @@ from pricdr.training.run_log import RunLog
 TRAIN.require()  # before anything is played: the target trains
 
 Settings: TypeAlias = Mapping[str, int | float]
+Bar: TypeAlias = Callable[[], AbstractContextManager[Progress]]
+"""Opens a progress bar for one piece of work."""
 
 EPSILON: Final = 4.0
 DELTA: Final = 1e-6
@@ -90,35 +88,30 @@ PAGE: Final = "report.html"
 EVALUATION: Final = "evaluation.json"
 POPULARITY, ALONE, RELEASE, PLAINTEXT = "popularity", "target only", "with release", "plaintext source"
 """The models, by what they learn from."""
+_METHODS: Final = {POPULARITY: "popularity", ALONE: "dmf", RELEASE: "hetero", PLAINTEXT: "hetero"}
 STRATA: Final = {"cold": "no history", "warm": "own history"}
 _PAIRS: Final = ((RELEASE, POPULARITY), (RELEASE, ALONE), (PLAINTEXT, RELEASE))
 
 
-@dataclass(frozen=True)
-class Screen:
-    """Where the demo shows what happens; by default nowhere."""
-
-    say: Callable[..., None] = lambda *lines: None
-    """Shows lines of text, one for each argument."""
-    progress: Callable[[], AbstractContextManager[Progress]] = lambda: nullcontext(silent)
-    """Opens a progress bar for one piece of work."""
-
-
-SILENT: Final = Screen()
-
-
 def play(
-    out: Path, screen: Screen = SILENT, *, data: SyntheticConfig = STRONGLY_SHARED, settings: Settings = SETTINGS
+    out: Path,
+    say: Callable[..., None],
+    bar: Bar,
+    *,
+    data: SyntheticConfig = STRONGLY_SHARED,
+    settings: Settings = SETTINGS,
 ) -> None:
     """Play both parties and write everything into the new folder ``out``.
 
     Args:
         out: the folder to create; it is there whole or not at all.
-        screen: where to show what happens.
+        say: shows lines of text, one for each argument.
+        bar: opens a progress bar for one training.
         data: the size and the tastes of the synthetic pair.
         settings: of the networks.
     """
-    say = screen.say
+    # Networks this small gain nothing from a second thread, and lose much where other work keeps the cores busy.
+    torch.set_num_threads(1)
     with new_folder(out) as folder:
         say("1. Two companies share users and nothing else (synthetic data, with strongly shared taste).")
         pair = synthetic_pair(data)
@@ -131,22 +124,32 @@ def play(
         newcomers = int(split.cold.sum())
         say(f"   {len(split.test) - newcomers:,} warm users (own history) and {newcomers:,} cold users (none)")
         say(f"3. It publishes what is left at epsilon {EPSILON:g}, as a guide, and hands it over with its public key.")
-        say(f"   {publish_as_target(target, split, screen)!r}")
+        say(f"   {publish_as_target(target, split)!r}")
         hand_over(target / GUIDE, target / "key.pub", to=source)
         say(f"4. The source verifies the guide and publishes its own ratings along it, at epsilon {EPSILON:g} too.")
-        say(f"   {publish_as_source(source, screen)!r}")
+        say(f"   {publish_as_source(source)!r}")
         hand_over(source / RELEASE_FOLDER, source / "key.pub", to=target)
-        received = verify_as_target(target)
-        say(*_promise_lines(received), "   verified")
-        say("5. The target trains with the release and without.")
-        with one_thread():
-            models = train_as_target(target, split, received, settings, screen)
-            say("6. For comparison only, the same model on both companies' ratings. NOT PRIVATE: no real target could.")
-            models |= train_in_plaintext(folder, split, settings, screen)
+        received = verify(target / RELEASE_FOLDER, public_key=target / "source.pub")
+        say(f"   verified: {received!r}")
+        say("5. The target trains with the release and without; and, for comparison only, with the source's ratings.")
+        text = "".join(f"{name} = {value}\n" for name, value in settings.items())
+        (target / "settings.toml").write_text(text, encoding="utf-8")
+        models, plaintext = {}, read_ratings(source / "ratings.parquet").positives()
+        for party, name, release, known in (
+            (target, POPULARITY, None, None),
+            (target, ALONE, None, None),
+            (target, RELEASE, received, None),
+            (folder / "comparison", PLAINTEXT, None, plaintext),  # NOT PRIVATE: no real target could
+        ):
+            started = time.perf_counter()
+            with bar() as progress:
+                models[name] = train(party, name, split, settings, release, known, progress)
+            say(f"   {name:<18}{time.perf_counter() - started:5.1f} s")
         measured = evaluate(models, split, ranking="sampled")
         write_evaluation(target / EVALUATION, models, split)
-        say("7. What each recommends:", "", *_outcome_lines(measured))
-        write_page(folder / PAGE, measured, received)
+        say("6. What each recommends:", "", *_outcome_lines(measured))
+        page = outcome_page(measured, Inspection.of(received, key_given=True))
+        (folder / PAGE).write_text(page, encoding="utf-8")
     received_at = shlex.quote(str(out / "target" / RELEASE_FOLDER))
     say("", f"The same as a page: {out / PAGE}")
     say(f"Everything is in {out}; read more with: pricdr inspect {received_at}")
@@ -170,27 +173,27 @@ def split_as_target(folder: Path) -> Split:
     return split
 
 
-def publish_as_target(folder: Path, split: Split, screen: Screen = SILENT) -> Release:
+def publish_as_target(folder: Path, split: Split) -> Release:
     """Publish what the target trains on, as a guide for the source.
 
     Not all its ratings: what is held out would come back to it through the source's release, and the measurement would
     be flattered.
     """
-    return _publish(folder, split.train, Spectral(), GUIDE, screen)
+    return _publish(folder, split.train, Spectral(), GUIDE)
 
 
-def publish_as_source(folder: Path, screen: Screen = SILENT) -> Release:
+def publish_as_source(folder: Path) -> Release:
     """Publish the source's ratings along the target's guide. All it sees is the source's folder, the guide in it."""
     guide = verify(folder / GUIDE, public_key=folder / "target.pub")
-    return _publish(folder, read_ratings(folder / "ratings.parquet"), Guided(guide=guide), RELEASE_FOLDER, screen)
+    return _publish(folder, read_ratings(folder / "ratings.parquet"), Guided(guide=guide), RELEASE_FOLDER)
 
 
-def _publish(folder: Path, ratings: Ratings, strategy: Strategy, name: str, screen: Screen) -> Release:
+def _publish(folder: Path, ratings: Ratings, strategy: Strategy, name: str) -> Release:
     """Publish with new keys and a new ledger, and save the release in the party's folder under ``name``."""
     private, _ = create_keys(folder / "key")
     budget = Guarantee(epsilon=2 * EPSILON, delta=DELTA)
     ledger = Ledger.create(folder / "ledger.jsonl", budget, read_private_key(private))
-    with screen.progress() as progress, warnings.catch_warnings():
+    with warnings.catch_warnings():
         # That the target publishes a part of a split is for the demo's sake, and its story says so.
         warnings.simplefilter("ignore", PublishWarning)
         release = publish(
@@ -199,7 +202,6 @@ def _publish(folder: Path, ratings: Ratings, strategy: Strategy, name: str, scre
             strategy=strategy,
             users=read_ids(folder / "users.txt"),
             ledger=ledger,
-            progress=progress,
         )
     release.save(folder / name, signing_key=private)
     return release
@@ -211,49 +213,26 @@ def hand_over(release: Path, public_key: Path, *, to: Path) -> None:
     shutil.copy(public_key, to / f"{release.parent.name}.pub")
 
 
-def verify_as_target(folder: Path) -> Release:
-    """Return the source's release, once everything that can be checked has been."""
-    return verify(folder / RELEASE_FOLDER, public_key=folder / "source.pub")
-
-
-def _promise_lines(received: Release) -> Iterator[str]:
-    """Yield what the certificate promises, in lines for the screen."""
-    for section in statement(received.certificate)[:2]:
-        for line in section.lines:
-            yield from textwrap.wrap(line, 110, initial_indent="   ", subsequent_indent="     ")
-
-
-def train_as_target(
-    folder: Path, split: Split, received: Release, settings: Settings, screen: Screen = SILENT
-) -> dict[str, FittedModel]:
-    """Train three models in the target's folder: one sees the release, none the source's ratings."""
-    text = "".join(f"{name} = {value}\n" for name, value in settings.items())
-    (folder / "settings.toml").write_text(text, encoding="utf-8")
-    models = {}
-    for name, kind, release in (
-        (POPULARITY, "popularity", None),
-        (ALONE, "dmf", None),
-        (RELEASE, "hetero", received),
-    ):
-        home = _model_folder(folder, name)
-        with _run_log(name, home, screen) as log:
-            method = configured(kind, settings)
-            models[name] = transfer(split.train, release, method=method, validation=split.validation, log=log)
-        write_model(home, models[name])
-    return models
-
-
-def train_in_plaintext(
-    folder: Path, split: Split, settings: Settings, screen: Screen = SILENT
-) -> dict[str, FittedModel]:
-    """Train on both parties' ratings. NOT PRIVATE: it shows what there would be to gain without privacy."""
-    source = read_ratings(folder / "source" / "ratings.parquet").positives()
-    home = _model_folder(folder / "comparison", PLAINTEXT)
-    with _run_log(PLAINTEXT, home, screen) as log:
-        method = configured("hetero", settings)
-        model = transfer(split.train, method=method, plaintext_source=source, validation=split.validation, log=log)
+def train(
+    party: Path,
+    name: str,
+    split: Split,
+    settings: Settings,
+    release: Release | None = None,
+    plaintext_source: Ratings | None = None,
+    progress: Progress = silent,
+) -> FittedModel:
+    """Train one of the models in a party's folder, with its log."""
+    home = _model_folder(party, name)
+    home.mkdir(parents=True)
+    (home / "log.jsonl").touch()
+    log = RunLog(file=home / "log.jsonl", progress=progress)
+    method = configured(_METHODS[name], settings)
+    model = transfer(
+        split.train, release, method=method, plaintext_source=plaintext_source, validation=split.validation, log=log
+    )
     write_model(home, model)
-    return {PLAINTEXT: model}
+    return model
 
 
 def configured(name: str, settings: Settings) -> Method:
@@ -276,7 +255,7 @@ def serving_inputs(out: Path) -> tuple[Path, Path, Path]:
 
 def _outcome_lines(measured: Comparison) -> Iterator[str]:
     """Yield the page's tables and sentences for a screen of ninety columns."""
-    lead, figures, _ = _words(measured, {"tables": outcome_tables(measured), "commands": []})
+    lead, figures, _ = _words(measured, outcome_tables(measured))
     for block in (*figures.blocks, *lead.blocks[1:]):
         if isinstance(block, Table):
             rows = [[column.name for column in block.columns]] + [
@@ -288,51 +267,31 @@ def _outcome_lines(measured: Comparison) -> Iterator[str]:
             yield from ("", *textwrap.wrap(block.text if isinstance(block, Note) else str(block), 90))
 
 
-def _words(measured: Comparison, blocks: Mapping[str, Content]) -> list[Section]:
-    """Return the sections that say in words what was measured: what comes first, the figures, how to repeat it."""
-    return sections_of("demo.txt.j2", blocks, epsilon=EPSILON, gains=gains(measured))
-
-
 def gains(measured: Comparison) -> dict[str, bool]:
     """Return for cold and for warm users whether the release helps: over the target alone and over popularity.
 
     Both: a release that beats the target's own model, but not a list of what is popular, is worth nothing.
     """
-    return {
-        stratum: all(
-            compare(_values(measured, RELEASE, stratum), _values(measured, rival, stratum)).low > 0
-            for rival in (POPULARITY, ALONE)
-        )
-        for stratum in STRATA
-    }
+    rivals = [_difference(measured, RELEASE, rival) for rival in (POPULARITY, ALONE)]
+    return {stratum: all(found[stratum].low > 0 for found in rivals) for stratum in STRATA}
 
 
-def write_page(file: Path, measured: Comparison, received: Release) -> None:
-    """Write the page that the demo ends with: the outcome, the release's promise, and how to repeat it all."""
-    file.write_text(outcome_page(measured, Inspection.of(received, key_given=True)), encoding="utf-8")
+def _words(measured: Comparison, tables: Content) -> list[Section]:
+    """Return the sections that say in words what was measured: what comes first, the figures, how to repeat it."""
+    return sections_of("demo.txt.j2", {"tables": tables}, epsilon=EPSILON, gains=gains(measured))
 
 
 def outcome_page(measured: Comparison, inspection: Inspection) -> str:
     """Return the outcome as a page: figures and a plot, the release drawn, its promise, and how to repeat it all."""
-    ndcg, differences, hits = outcome_tables(measured)
-    plot = dot_plot(
-        "ndcg",
-        "NDCG@10 by kind of user",
-        [
-            Dot(model, _group(measured, stratum), mean, mean - half, mean + half)
-            for stratum in STRATA
-            for model in measured.models
-            for mean, half in [_mean(_values(measured, model, stratum))]
-        ],
-        label="NDCG@10",
-        strong=RELEASE,
-    )
-    plots: list[Block | str] = [] if plot is None else [plot]
-    folded = Details("Differences, and the same by HR@10", [differences, hits])
-    models = [_model_folder(Path("target"), name) for name in (POPULARITY, ALONE, RELEASE)]
-    evaluated = " ".join(path.as_posix() for path in (*models, _model_folder(Path("comparison"), PLAINTEXT)))
-    commands: Content = [Commands([f"pricdr {line}".replace("MODELS", evaluated) for line in _COMMANDS])]
-    lead, figures, repeat = _words(measured, {"tables": [*plots, ndcg, folded], "commands": commands})
+    ndcg, differences = outcome_tables(measured)
+    dots = []
+    for stratum, model in product(STRATA, measured.models):
+        values = _values(measured, model, stratum)
+        mean, half = float(values.mean()), 1.96 * standard_error(values)
+        dots.append(Dot(model, _group(measured, stratum), mean, mean - half, mean + half))
+    plot = dot_plot("ndcg", "NDCG@10 by kind of user", dots, label="NDCG@10", strong=RELEASE)
+    tables: Content = [*([] if plot is None else [plot]), ndcg, differences]
+    lead, figures, repeat = _words(measured, tables)
     promise = [
         Section(part.title, [Bullets(part.lines)])
         for part in statement(inspection.certificate)
@@ -342,83 +301,34 @@ def outcome_page(measured: Comparison, inspection: Inspection) -> str:
     return render(Page(lead.heading, sections, lead.blocks))
 
 
-_COMMANDS: Final = (
-    "verify target/movies.release --public-key target/source.pub",
-    "inspect target/movies.release",
-    "evaluate MODELS target/split",
-    "train target/split --release target/movies.release --config target/settings.toml --out again",
-    "demo --out another",
-)
-"""To be typed in the demo's folder."""
-
-
 def outcome_tables(measured: Comparison) -> list[Table]:
-    """Return NDCG@10 of every model, the differences that matter, and HR@10; three columns each, which fit a phone."""
-    return [_figures(measured, "NDCG@10"), _differences(measured), _figures(measured, "HR@10")]
-
-
-def _figures(measured: Comparison, metric: str) -> Table:
-    columns = [Column("method", numeric=False)]
-    columns += [Column(f"{stratum} users", _group(measured, stratum)) for stratum in STRATA]
+    """Return NDCG@10 of every model, and the differences that matter; three columns each, which fit a phone."""
     rows = []
     for model in measured.models:
-        found = [_mean(_values(measured, model, stratum, metric)) for stratum in STRATA]
-        rows.append(Row([model, *(f"{mean:.3f} ± {half:.3f}" for mean, half in found)], strong=model == RELEASE))
-    caption = f"{metric}, mean ± half of its 95 % interval"
-    return Table(f"{metric.partition('@')[0].lower()}-table", caption, columns, rows)
-
-
-def _differences(measured: Comparison) -> Table:
-    rows = []
+        cells = {stratum: cell for stratum, _, (cell,) in measured.rows(model, "sampled", ["NDCG@10"])}
+        rows.append(Row([model, *(cells[stratum] for stratum in STRATA)], strong=model == RELEASE))
+    columns = [Column(f"{stratum} users", _group(measured, stratum)) for stratum in STRATA]
+    figures = Table("ndcg-table", "NDCG@10, mean ± standard error", [Column("method", numeric=False), *columns], rows)
+    pairs = []
     for left, right in _PAIRS:
-        found = [compare(_values(measured, left, stratum), _values(measured, right, stratum)) for stratum in STRATA]
-        rows.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
-    header = ["difference", *(f"{stratum} users" for stratum in STRATA)]
-    return table("differences-table", "Differences in NDCG@10, user by user, with 95 % intervals", header, rows)
+        found = _difference(measured, left, right).values()
+        pairs.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
+    caption = "Differences in NDCG@10, user by user, with 95 % intervals"
+    return [figures, table("differences-table", caption, ["difference", *(column.name for column in columns)], pairs)]
 
 
 def _group(measured: Comparison, stratum: str) -> str:
     return f"{int(measured.strata[stratum].sum()):,} {stratum} users ({STRATA[stratum]})"
 
 
-def _values(measured: Comparison, model: str, stratum: str, metric: str = "NDCG@10") -> Float64Array:
-    return measured.values[model]["sampled"][metric][measured.strata[stratum]]
+def _difference(measured: Comparison, left: str, right: str) -> dict[str, Difference]:
+    """Return for each kind of user how much better the first of two models is."""
+    return {kind: compare(_values(measured, left, kind), _values(measured, right, kind)) for kind in STRATA}
 
 
-def _mean(values: Float64Array) -> tuple[float, float]:
-    """Return a mean and half of its 95 % interval."""
-    return float(values.mean()), 1.96 * standard_error(values)
+def _values(measured: Comparison, model: str, stratum: str) -> Float64Array:
+    return measured.values[model]["sampled"]["NDCG@10"][measured.strata[stratum]]
 
 
 def _model_folder(folder: Path, name: str) -> Path:
     return folder / name.replace(" ", "-")
-
-
-@contextmanager
-def _run_log(name: str, folder: Path, screen: Screen) -> Iterator[RunLog]:
-    """Create a model's folder with its log; show a bar while it trains, and a line when it is done."""
-    folder.mkdir(parents=True)
-    log = folder / "log.jsonl"
-    log.touch()
-    started = time.perf_counter()
-    with screen.progress() as bar:
-
-        def show_under_its_name(what: str, done: float, total: int, note: str = "") -> None:
-            bar(name, done, total, note)
-
-        yield RunLog(file=log, progress=show_under_its_name)
-    screen.say(f"   {name:<18}{time.perf_counter() - started:5.1f} s")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread.
-
-    Networks this small gain nothing from a second one, and lose much where other work keeps the cores busy.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -23,13 +23,13 @@ def demo(
     release and without, and measures what it gained. Ends with a table and a page, report.html.
     """
     from pricdr.cli.serve import serve as serve_model
-    from pricdr.demo import Screen, play, serving_inputs
+    from pricdr.demo import play, serving_inputs
 
     if serve:  # refuse a missing extra or an invalid port before a minute of training
         from pricdr.serving.app import ServerSettings
 
         ServerSettings(port=port)
-    play(out, Screen(say, progress_bar))
+    play(out, say, progress_bar)
     model, compare, evaluation = serving_inputs(out)
     command = shlex.join(map(str, ("pricdr", "serve", model, "--compare", compare, "--evaluation", evaluation)))
     if serve:

@@ -8,7 +8,6 @@ give. A line of results that is there already is not measured again; ``--table``
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
@@ -31,8 +30,7 @@ from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import standard_error
 from pricdr.experiments.arms import GUIDE_DIM, key_of, resolved_strategy
-from pricdr.experiments.results import append_line, peak_memory, provenance, watch_memory
-from pricdr.experiments.synthetic_results import (
+from pricdr.experiments.results import (
     CONTROLS,
     NOISE,
     PLAIN,
@@ -43,7 +41,11 @@ from pricdr.experiments.synthetic_results import (
     TRUE,
     TRUE_LESS,
     SyntheticResult,
+    append,
+    peak_memory,
+    provenance,
     read_synthetic,
+    watch_memory,
 )
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import Entries, Run
@@ -390,7 +392,7 @@ def run(config: LatentConfig, seed: int, wanted: list[Arm], out: Path) -> None:
     task = Task.of(config, seed)
     for arm in missing:
         found = measure(task, arm)
-        append_line(out, json.dumps(asdict(found), ensure_ascii=False))
+        append(out, found)
         print(f"{config.users:>9,} seed {seed} {arm.name:28} {arm.epsilon or '':4} {found.ndcg:.4f}", flush=True)
 
 

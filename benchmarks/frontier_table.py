@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from pricdr.experiments.results import mean
-from pricdr.experiments.synthetic_results import CONTROLS, STRATEGIES, SyntheticResult, share
+from pricdr.experiments.results import CONTROLS, STRATEGIES, SyntheticResult, mean, share
 
 NOTE: Final = """# A synthetic pair: what is kept, against the number of users
 

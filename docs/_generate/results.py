@@ -10,11 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from docs._generate import frontier_figure
 from pricdr.errors import plain
 from pricdr.experiments import measured
-from pricdr.experiments.outline import outline
-from pricdr.experiments.results import Mean, mean, read
+from pricdr.experiments.results import Mean, mean, outline, read, read_synthetic
+from pricdr.experiments.results import share as synthetic_share
 from pricdr.experiments.spec import Spec, read_specs
-from pricdr.experiments.synthetic_results import read_synthetic
-from pricdr.experiments.synthetic_results import share as synthetic_share
 from pricdr.report.paper import paper_table
 
 ROOT: Final = Path(__file__).parents[2]

@@ -115,7 +115,7 @@ def test_stage_two_imports_no_table_engine():
 def test_experiments_run_on_a_machine_without_duckdb_and_the_command_line():
     """A bare GPU machine: numpy, scipy and torch, and what can be copied there, pydantic and cryptography."""
     statement = """
-import pricdr.experiments.__main__, pricdr.experiments.tables, numpy as np
+import pricdr.experiments.__main__, pricdr.experiments.measured, numpy as np
 from pricdr import DomainPair, Ratings
 from pricdr.experiments.arms import Arm, ReleaseSpec
 from pricdr.experiments.runner import fit

@@ -6,13 +6,11 @@ from statistics import fmean
 
 import pytest
 
-from pricdr.experiments.measured import Experiment
-from pricdr.experiments.outline import outline, read_outline
-from pricdr.experiments.results import read
+from pricdr.experiments.measured import Experiment, markdown_report
+from pricdr.experiments.results import outline, read, read_outline
 from pricdr.experiments.runner import known_results
 from pricdr.experiments.search import draws, read_trials
 from pricdr.experiments.spec import read_search, read_specs
-from pricdr.experiments.tables import markdown_report
 
 ROOT = Path(__file__).parents[2]
 TUNED = ROOT / "specs" / "tuned"

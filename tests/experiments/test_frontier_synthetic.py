@@ -10,8 +10,8 @@ from benchmarks.frontier_table import NOTE, Table
 from benchmarks.latent_pair import LatentConfig, latent_pair
 
 from pricdr.experiments.arms import ReleaseSpec
-from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.synthetic_results import CONTROLS, PLAIN, STRATEGIES, read_synthetic, share
+from pricdr.experiments.results import CONTROLS, PLAIN, STRATEGIES, read_synthetic, share
+from pricdr.experiments.runner import seeded_release
 from pricdr.privacy.accounting import Guarantee
 
 TINY = LatentConfig(users=1500, source_items=320, target_items=320)

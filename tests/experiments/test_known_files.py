@@ -5,7 +5,7 @@ import pytest
 from pricdr.data.pairs import prepare
 from pricdr.data.reading.read import read_ratings, read_ratings_file
 from pricdr.errors import InputError, MissingDataError
-from pricdr.experiments.known_files import find_files, read_pair
+from pricdr.experiments.tasks import find_files
 from tests import raw_files
 from tests.raw_files import FORMS, KNOWN_COUNTS, Row, counts_in_plain_python, known_pair, random_pair
 
@@ -21,8 +21,12 @@ def refusal_of(call):
     return str(caught.value)
 
 
+def read_pair(root, form):
+    return [file.read() for file in find_files(root, form.folder, *form.domains)]
+
+
 def counted(root, form) -> tuple[int, ...]:
-    source, target = read_pair(root, form.folder, *form.domains)
+    source, target = read_pair(root, form)
     pair = prepare(source.ratings, target.ratings)
     sides = (pair.source, pair.target)
     return (len(pair.users), *(figure for side in sides for figure in (len(side.items), len(side))))
@@ -58,7 +62,7 @@ def test_of_a_repeated_pair_the_latest_counts_where_there_are_times(tmp_path):
     for name, latest in (("2014", 2.0), ("2018", 2.0), ("2014-5", 2.0), ("2018-5", 2.0), ("header", 5.0)):
         form = BY_NAME[name]
         form.put(tmp_path / name, rows, rows)
-        source, _ = read_pair(tmp_path / name, form.folder, *form.domains)
+        source, _ = read_pair(tmp_path / name, form)
         assert (source.rows, source.duplicates) == (3, 1)
         assert source.ratings.matrix.toarray()[0, 0] == latest
 
@@ -81,7 +85,7 @@ def test_a_bad_row_is_refused_by_its_place(tmp_path, name, line, rule):
     path = tmp_path / form.folder / form.files[1]
     rows = len(known_pair()[1])
     path.write_text(path.read_text() + line + "\n")
-    message = refusal_of(lambda: read_pair(tmp_path, form.folder, *form.domains))
+    message = refusal_of(lambda: read_pair(tmp_path, form))
     assert str(path) in message
     assert f"row {rows + 1} " in message
     assert rule in message

@@ -7,8 +7,8 @@ import pytest
 from pricdr.errors import MissingDataError
 from pricdr.experiments.arms import DataSpec
 from pricdr.experiments.spec import read_specs
-from pricdr.experiments.table3 import OTHER_DATA, PAPER_TASKS, count
-from pricdr.experiments.tasks import is_present, load_task, missing_files
+from pricdr.experiments.table3 import OTHER_DATA, PAPER_TASKS, Counts
+from pricdr.experiments.tasks import load_task, missing_files
 from tests.raw_files import FORMS, counts_in_plain_python, random_pair
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -22,9 +22,9 @@ def data_of(form) -> DataSpec:
 def test_a_task_is_loaded_from_the_raw_files(tmp_path, form):
     source, target = random_pair(7)
     form.put(tmp_path, source, target)
-    assert is_present(data_of(form), tmp_path)
+    assert not missing_files(data_of(form), tmp_path)
     pair = load_task(data_of(form), tmp_path).pair
-    counts = count(pair)
+    counts = Counts.of(pair)
     expected = counts_in_plain_python(source, target, timed=form.timed)
     assert (counts.users, counts.source_items, counts.source_ratings) == expected[:3]
     assert (counts.target_items, counts.target_ratings) == expected[3:]
@@ -33,7 +33,6 @@ def test_a_task_is_loaded_from_the_raw_files(tmp_path, form):
 
 def test_a_task_that_is_not_there_says_which_files_would_do(tmp_path):
     data = data_of(FORMS[0])
-    assert not is_present(data, tmp_path)
     assert [text.split(",")[0] for text in missing_files(data, tmp_path)] == [
         "one of amazon/ratings_CDs_and_Vinyl.csv",
         "one of amazon/ratings_Books.csv",
@@ -52,25 +51,12 @@ def test_table_2_and_table_3_name_the_same_data():
     """But for Douban Book→Music: Table 2 takes the authors' filtered files, Table 3 counts from the raw ones."""
     specs = {spec.data.title: spec.data for spec in read_specs(SPECS / "table2.toml", SPECS / "tuned")}
     for task in (*PAPER_TASKS, *OTHER_DATA):
-        title = f"{task.name} (stand-in)" if task.stand_in else task.name
-        if title not in specs:
-            assert task.filtered, f"{title} is counted and not run"
+        if task.data.title not in specs:
+            assert task.data.filtered, f"{task.data.title} is counted and not run"
             continue
-        data = specs.pop(title)
-        assert (data.paper == task.name) == (task.counts is not None or task.stand_in)
-        assert data.stand_in == task.stand_in
+        data = specs.pop(task.data.title)
+        named = [(one.paper, one.stand_in) for one in (data, task.data)]
+        assert named[0] == named[1]
         if data.official is None:
-            assert (data.folder, data.source, data.target) == (task.folder, task.source_file, task.target_file)
-            assert (data.threshold, data.core) == (task.threshold, task.core)
+            assert {**data.content(), "cold": 0.0, "distinct": False} == task.data.content()
     assert not specs
-
-
-def test_the_six_tasks_are_the_papers():
-    assert [task.name for task in PAPER_TASKS] == [
-        "Amazon Music→Book",
-        "Amazon Movie→Music",
-        "Amazon Movie→Book",
-        "Douban Book→Music",
-        "Douban Movie→Book",
-        "Douban Movie→Music",
-    ]

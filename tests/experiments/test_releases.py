@@ -9,7 +9,7 @@ import pytest
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
 from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, RowContent, result_key
-from pricdr.experiments.releases import sampled_source, seeded_release
+from pricdr.experiments.runner import sampled_source, seeded_release
 from pricdr.privacy.accounting import Calibration, epsilon_for, paper_sigma, sigma_for
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.randomness import Simulation

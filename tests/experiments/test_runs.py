@@ -18,25 +18,25 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
 from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, RowContent
-from pricdr.experiments.outline import NOT_PRESENT, outline, read_outline
-from pricdr.experiments.releases import seeded_release
+from pricdr.experiments.measured import markdown_report
 from pricdr.experiments.results import (
     COMMIT,
+    NOT_PRESENT,
     Provenance,
     ReleaseFacts,
     Result,
     append,
-    append_line,
     commit,
     mean,
+    outline,
     provenance,
     read,
+    read_outline,
     whole_lines,
 )
-from pricdr.experiments.runner import Failure, known_results, missing_runs, run
+from pricdr.experiments.runner import Failure, known_results, missing_runs, run, seeded_release
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
-from pricdr.experiments.spec import Spec, require_arms
-from pricdr.experiments.tables import markdown_report
+from pricdr.experiments.spec import Spec, require_runnable
 from pricdr.experiments.tasks import RunContext, Task, load_task, spread
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.accounting import Guarantee, sigma_for
@@ -325,8 +325,8 @@ def test_a_results_file_that_is_none_is_named(tmp_path):
 def test_several_commands_may_add_to_one_file(tmp_path):
     log = tmp_path / "log.jsonl"
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: append_line(log, f"line {number} " + "x" * 500), range(200)))
-    assert sorted(int(line.split()[1]) for line in whole_lines(log)) == list(range(200))
+        list(pool.map(lambda number: append(log, replace(MEASURED_BY, version=f"{number} " + "x" * 500)), range(200)))
+    assert sorted(int(json.loads(line)["version"].split()[0]) for line in whole_lines(log)) == list(range(200))
 
 
 def test_a_line_that_a_kill_cut_short_is_written_again(root, tmp_path):
@@ -436,7 +436,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
     assert "loss became" in failure.reason
     results = known_results(spec, tmp_path / "toy.jsonl")
     assert [result.arm for result in results] == ["popularity", "target only"]
-    assert missing_runs(spec, tmp_path / "toy.jsonl") == [(broken, 1)]  # so that it is tried again
+    assert missing_runs(spec, tmp_path) == [(broken, 1)]  # so that it is tried again
     report = markdown_report(spec, results)
     assert "Not run: diverges." in report
     assert "| diverges" not in report
@@ -446,7 +446,7 @@ def test_a_part_of_a_spec_can_be_run(root, tmp_path):
     context = RunContext(root, None, "cpu")
     assert [r.arm for r in measure(SPEC, tmp_path, context, only=["popularity"], seeds=[2])] == ["popularity"]
     with pytest.raises(ParameterError, match="no arm or curve of these specs is called 'nobody'"):
-        require_arms([SPEC], ["popularity", "nobody"])
+        require_runnable([SPEC], ["popularity", "nobody"])
     few = known_results(SPEC, tmp_path / "toy.jsonl")
     assert "Not run: popularity (seeds 1) · target only · released · plaintext." in markdown_report(SPEC, few)
 

@@ -11,7 +11,7 @@ import pytest
 from docs._generate.spec import reference as spec_reference
 
 from pricdr.cli import run
-from pricdr.experiments.spec import read_spec, schema_text
+from pricdr.experiments.spec import read_specs, schema_text
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "specs").glob("*.toml"))
@@ -63,7 +63,7 @@ def test_what_the_schema_refuses_is_refused_when_it_is_read(tmp_path, old, new):
     assert not CHECK.is_valid(tomllib.loads(wrong))
     (tmp_path / "table.toml").write_text(wrong, encoding="utf-8")
     with pytest.raises(ValueError, match=r"table\.toml"):
-        read_spec(tmp_path / "table.toml")
+        read_specs(tmp_path / "table.toml")
 
 
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.experiments.spec import read_search, read_spec
+from pricdr.experiments.spec import read_search, read_specs
 from pricdr.models import FittedModel, Popularity
 from pricdr.models.catalogue import METHODS, method_class
 from pricdr.privacy.strategies import BY_NAME
@@ -92,7 +92,7 @@ release = { strategy = "STRATEGY" }
 def test_a_spec_imports_nothing(evil, tmp_path, key, name):
     text = SPEC.replace(key, json.dumps(name)[1:-1]).replace("METHOD", "ridge-release").replace("STRATEGY", "jlt")
     (tmp_path / "table.toml").write_text(text)
-    for read in (read_spec, read_search):
+    for read in (read_specs, read_search):
         with pytest.raises(InputError, match=r"table\.toml: arm #1"):
             read(tmp_path / "table.toml")
     assert run(["reproduce", str(tmp_path / "table.toml"), "--data", str(tmp_path)]) == 2
@@ -113,11 +113,11 @@ def test_a_spec_may_name_a_module_that_the_user_names_too(evil, tmp_path):
     text = SPEC.replace("METHOD", "evil:Neighbours").replace("STRATEGY", "evil:Buckets")
     (tmp_path / "table.toml").write_text(text)
     with pytest.raises(InputError, match="unless the command line names it too"):
-        read_spec(tmp_path / "table.toml")
+        read_specs(tmp_path / "table.toml")
     assert METHODS.resolve_reference("evil:Neighbours") == "neighbours"
     assert BY_NAME.resolve_reference("evil:Buckets") == "buckets"
     assert evil()
-    (arm,) = read_spec(tmp_path / "table.toml").arms
+    ((arm,),) = (spec.arms for spec in read_specs(tmp_path / "table.toml"))
     assert (arm.method_name, arm.release.strategy_name) == ("neighbours", "buckets")
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from pricdr import Guarantee, Ratings, publish
-from pricdr.experiments.outline import outline
+from pricdr.experiments.results import outline
 from pricdr.experiments.spec import read_search, read_specs
 from pricdr.models.card import ModelCard
 from pricdr.models.fitted import Chosen, FittedModel, Origin, Trust

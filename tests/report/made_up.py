@@ -231,18 +231,17 @@ def table3(folder: Path) -> Path:
     counts = {"users": 924, "source_items": 3916, "source_ratings": 50429}
     counts |= {"target_items": 4228, "target_ratings": 50157}
     row = {
-        **{"source": "Book", "target": "Music", "stand_in": False, "preprocessing": "the paper's five steps"},
-        **{"paper": counts, "measured": counts, "missing": "", "expected": [], "files": [], "readings": []},
+        **{"preprocessing": "the paper's five steps", "paper": counts, "measured": counts},
+        **{"expected": [], "readings": []},
     }
     other = {**counts, "users": 900}
     rows = [
         {
-            **{**row, "title": "Douban Book→Music", "paper_task": "Douban Book→Music"},
+            **{**row, "title": "Douban Book→Music"},
             **{"readings": [{"words": "5-core", "counts": other}]},
         },
         {
-            **{**row, "title": "Amazon Movie→Book", "paper_task": "Amazon Movie→Book", "measured": None},
-            **{"missing": "data not present: point PRICDR_DATA at it", "expected": ["Books.csv"]},
+            **{**row, "title": "Amazon Movie→Book", "measured": None, "expected": ["Books.csv"]},
         },
     ]
     folder.mkdir(exist_ok=True, parents=True)

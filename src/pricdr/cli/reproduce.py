@@ -97,18 +97,18 @@ def reproduce(
 
 
 def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence[str], seeds: Sequence[int]) -> None:
-    from pricdr.experiments.outline import NOT_PRESENT
-    from pricdr.experiments.runner import known_results, run, waiting_runs
-    from pricdr.experiments.spec import Spec, read_specs, require_arms, require_names
-    from pricdr.experiments.tables import markdown_report
+    from pricdr.experiments.measured import markdown_report
+    from pricdr.experiments.results import NOT_PRESENT
+    from pricdr.experiments.runner import known_results, missing_runs, run
+    from pricdr.experiments.spec import Spec, read_specs, require_runnable
     from pricdr.experiments.tasks import missing_files
     from pricdr.files import replace_file
 
     tables = [spec for path in paths for spec in read_specs(path, path.parent / "tuned")]
-    require_names(tables)
-    require_arms(tables, only)
-    waiting = {spec.name: waiting_runs(spec, out, context, only=only, seeds=seeds) for spec in tables}
-    runs = sum(count or 0 for count in waiting.values())
+    require_runnable(tables, only)
+    absent = {spec.name: missing_files(spec.data, context.data, context.prepared) for spec in tables}
+    waiting = {spec.name: 0 if absent[spec.name] else len(missing_runs(spec.only(only, seeds), out)) for spec in tables}
+    runs = sum(waiting.values())
     say(f"{len(tables)} table{'s' if len(tables) > 1 else ''}, {'1 run' if runs == 1 else f'{runs:,} runs'} to do")
     failures, before = [], 0
     with progress_bar("runs") as progress:
@@ -120,24 +120,24 @@ def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence
                 progress(what, at + done, runs, f"{spec.name}: {note}")
 
             failures += run(spec, out, context, only=only, seeds=seeds, progress=overall)
-            before += waiting[spec.name] or 0
+            before += waiting[spec.name]
     for spec in tables:
         text = markdown_report(spec, known_results(spec, out / f"{spec.name}.jsonl"))
         replace_file(out / f"{spec.name}.md", text.encode())
-        if waiting[spec.name] is not None:
-            say(*text.split("\n"))
+        if absent[spec.name]:
+            say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(absent[spec.name])})")
         else:
-            say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(missing_files(spec.data, context.data, context.prepared))})")
+            say(*text.split("\n"))
     for failure in failures:
         warn(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}")
     if failures:
         raise typer.Exit(1)
-    _require_some((count is not None for count in waiting.values()), context.data)
+    _require_some((not files for files in absent.values()), context.data)
 
 
 def _search(paths: Sequence[Path], context: "RunContext", out: Path, trials: int) -> None:
     from pricdr.experiments.arms import ReleaseSpec
-    from pricdr.experiments.outline import NOT_PRESENT
+    from pricdr.experiments.results import NOT_PRESENT
     from pricdr.experiments.search import RELEASE, search, searchable, update_tuned
     from pricdr.experiments.spec import read_search
     from pricdr.models.catalogue import METHODS

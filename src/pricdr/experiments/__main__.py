@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pricdr.errors import ParameterError, PriCDRError, printable
 from pricdr.experiments.runner import run
-from pricdr.experiments.spec import read_specs, require_arms, require_names
+from pricdr.experiments.spec import read_specs, require_runnable
 from pricdr.experiments.tasks import RunContext
 
 
@@ -37,8 +37,7 @@ def main() -> int:
     if unknown:
         raise ParameterError(f"there is no table {min(unknown)!r:.80} in these specs")
     specs = [spec for spec in specs if not given.tables or spec.name in given.tables]
-    require_names(specs)
-    require_arms(specs, given.only)
+    require_runnable(specs, given.only)
     for spec in specs:
         for failure in run(spec, given.out, context, only=given.only, seeds=given.seeds, progress=tell):
             sys.stderr.write(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}\n")

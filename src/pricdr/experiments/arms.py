@@ -8,8 +8,8 @@ same settings begin to give other models.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -95,17 +95,8 @@ class DataSpec:
 
     def content(self) -> dict[str, Any]:
         """Return what tells it from other data, as JSON has it; the rest is what it is called and tuned by."""
-        return {
-            "folder": self.folder,
-            "source": self.source,
-            "target": self.target,
-            "threshold": self.threshold,
-            "core": self.core,
-            "filtered": self.filtered,
-            "official": self.official,
-            "cold": self.cold,
-            "distinct": self.distinct,
-        }
+        files, rules = ("folder", "source", "target", "official"), ("threshold", "core", "filtered", "cold", "distinct")
+        return {name: getattr(self, name) for name in (*files, *rules)}
 
 
 MAX_COLUMNS: Final = 4_096
@@ -272,13 +263,18 @@ class Arm:
         """The method in the catalogue: a preset is one of its own, module:Class one that the user has named too."""
         return with_preset(METHODS.resolve_stored(self.method), self.preset)
 
+    def is_called(self, names: Collection[str]) -> bool:
+        """Return whether its name, or that of its curve, is among these."""
+        return self.name in names or (self.point is not None and self.point.curve in names)
+
     def each(self) -> Iterator["Arm"]:
         """Yield the arms that ``vary`` asks for, or the arm itself."""
+        try:
+            yield from (self._at(axis, value) for axis, values in self.vary.items() for value in values)
+        except ParameterError as error:
+            raise ParameterError(f"arm {self.name!r}: {error}") from error
         if not self.vary:
             yield self
-        for axis, values in self.vary.items():
-            for value in values:
-                yield self._at(axis, value)
 
     def _at(self, axis: Axis, value: float) -> "Arm":
         name = f"{self.name}, {axis.symbol} = {value:g}"
@@ -342,14 +338,8 @@ def _resolved_release(data: DataSpec, release: ReleaseSpec) -> dict[str, Any]:
 
 def resolved_strategy(kind: type[Strategy], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that decides what a strategy computes: what it is given, every default, and its revision."""
-    constants = {one.name: _default(one) for one in fields(kind) if one.name not in given}
-    return {"revision": kind.revision, "constants": constants | dict(given)}
-
-
-def _default(constant: "Field[Any]") -> Any:  # noqa: ANN401 - whatever a strategy has
-    if constant.default is not MISSING:
-        return constant.default
-    return None if constant.default_factory is MISSING else constant.default_factory()
+    defaults = {one.name: None if one.default is MISSING else one.default for one in fields(kind)}
+    return {"revision": kind.revision, "constants": defaults | dict(given)}
 
 
 def _alike(value: Any) -> Any:  # noqa: ANN401 - any part of JSON

@@ -1,6 +1,7 @@
 """Dataclasses from TOML and JSON that are not trusted: pydantic checks them, and errors are one line in plain words."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import (
@@ -16,7 +17,8 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import FILE_NAME, ParameterError
+from pricdr.errors import FILE_NAME, InputError, ParameterError
+from pricdr.untrusted import read_bounded
 
 T = TypeVar("T")
 
@@ -86,6 +88,14 @@ def from_json(kind: TypeAdapter[T], line: str) -> T:
         return from_table(kind, _parse(line))
     except RecursionError as error:
         raise ParameterError("it is nested too deeply") from error
+
+
+def read_json(path: Path, kind: type[T], what: str, *, limit: int) -> T:
+    """Return the dataclass in a file of JSON with at most ``limit`` bytes; ``what`` names it where it is none."""
+    try:
+        return from_json(TypeAdapter(kind), read_bounded(path, limit=limit).decode())
+    except (ParameterError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not {what}: {error}") from error
 
 
 def _parse(line: str) -> object:

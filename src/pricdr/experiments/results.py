@@ -1,4 +1,8 @@
-"""Results of experiments: one JSON line per run, appended, never rewritten; what measured them; means over seeds."""
+"""What a results folder holds: a JSON line for each run, appended and never rewritten, and what measured it; means.
+
+Beside the results of a spec lies its outline, the spec as it was run. So results can be read, and shown, without the
+spec they came from, whose arms and settings may have changed since.
+"""
 
 import fcntl
 import json
@@ -14,15 +18,30 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from pricdr import __version__
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputError, ParameterError, require_file_name
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.records import RECORD, Line, Number, Whole, from_json
+from pricdr.experiments.arms import ReleaseSpec
+from pricdr.experiments.records import (
+    RECORD,
+    FileName,
+    Flag,
+    Line,
+    Number,
+    Settings,
+    Text,
+    Whole,
+    from_json,
+    read_json,
+)
+from pricdr.experiments.spec import MAX_ARMS, MAX_SEEDS, Spec
+from pricdr.files import replace_file
 from pricdr.untrusted import read_bounded
 
 COMMIT: Final = "PRICDR_COMMIT"
@@ -51,14 +70,11 @@ class Provenance:
 
 def provenance(device: str) -> Provenance:
     """Return the provenance of something measured now on a kind of device (``cpu``, ``cuda``)."""
-    import numpy as np
     import scipy
     import torch
 
-    import pricdr
-
     return Provenance(
-        version=pricdr.__version__,
+        version=__version__,
         commit=commit(),
         python=platform.python_version(),
         torch=str(torch.__version__),
@@ -214,11 +230,12 @@ def mean(values: Iterable[float]) -> Mean:
     return Mean(float(over_seeds.mean()), error, len(over_seeds))
 
 
-def append_line(path: Path, line: str) -> None:
-    """Add a line to a file of results; what a kill left of the last one is cut off first.
+def append(path: Path, record: Any) -> None:  # noqa: ANN401 - any dataclass
+    """Add a record to a file of results; what a kill left of the last line is cut off first.
 
     Several commands may add to one file: each waits until the other has written its line.
     """
+    line = json.dumps(asdict(record), ensure_ascii=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
@@ -236,11 +253,6 @@ def whole_lines(path: Path) -> list[str]:
         raise InputError(f"{path} is not text: {error}") from error
 
 
-def append(path: Path, result: Result) -> None:
-    """Add a result to a file."""
-    append_line(path, json.dumps(asdict(result)))
-
-
 def read(path: Path) -> list[Result]:
     """Return every result in a file; none where there is no file."""
     return read_lines(path, Result)
@@ -256,3 +268,172 @@ def read_lines(path: Path, kind: type[T]) -> list[T]:
         except ParameterError as error:
             raise InputError(f"{path}, line {number}: not a {what}: {error}") from error
     return records
+
+
+SUFFIX: Final = ".spec.json"
+NOT_PRESENT: Final = "data not present: point PRICDR_DATA at it"
+_MAX_OUTLINE_BYTES: Final = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOutline:
+    """The data of one table, for its reader."""
+
+    __pydantic_config__ = RECORD
+
+    name: FileName
+    title: Line
+    folder: FileName
+    source: FileName
+    target: FileName
+    cold: Number
+    """Share of users who lost their history."""
+    distinct: Flag
+    """Whether source items that the target lists too were left out."""
+    official: Flag
+    """Whether the split is that of the data's authors."""
+    paper: Text = ""
+    """The task of the paper that it is, or stands for."""
+    stand_in: Flag = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmOutline:
+    """One arm as it was run."""
+
+    __pydantic_config__ = RECORD
+
+    name: Line
+    key: Line
+    """What its results are looked up by."""
+    method: Line
+    plaintext: Flag
+    release: ReleaseSpec | None
+    settings: Settings
+    """Those that it was given; the others had their defaults."""
+    source_share: Number = 1.0
+    curve: Text = ""
+    axis: Text = ""
+    at: Number | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """One table as it was run: what its results mean, and which there should be."""
+
+    __pydantic_config__ = RECORD
+
+    name: FileName
+    family: FileName
+    """The name of the spec's file, which several tables may share."""
+    title: Line
+    note: Text
+    data: DataOutline
+    arms: Annotated[tuple[ArmOutline, ...], Field(max_length=MAX_ARMS)]
+    seeds: Annotated[tuple[Whole, ...], Field(max_length=MAX_SEEDS)]
+    full: Flag
+    baseline: Line | None = None
+    ceiling: Line | None = None
+    missing: Text = ""
+    """Why there are no results, where the data was not there."""
+
+    def __post_init__(self) -> None:
+        require_file_name(name=self.name, family=self.family)
+
+
+def outline(spec: Spec, missing: str = "") -> Outline:
+    """Return the outline of a spec; ``missing`` says why it could not be run."""
+    data = spec.data
+    same = ("folder", "source", "target", "cold", "distinct", "stand_in")
+    arms = []
+    for arm in spec.arms:
+        point = {} if arm.point is None else {**vars(arm.point), "axis": arm.point.axis.value}
+        given = {name: getattr(arm, name) for name in ("name", "plaintext", "release", "settings", "source_share")}
+        arms.append(ArmOutline(key=spec.key(arm), method=arm.method_name, **given, **point))
+    return Outline(
+        family=spec.name.removesuffix(f"_{data.name}"),
+        data=DataOutline(
+            name=data.name or data.folder,
+            title=data.title or data.folder,
+            official=data.official is not None,
+            paper=data.paper or "",
+            **{name: getattr(data, name) for name in same},
+        ),
+        arms=tuple(arms),
+        missing=missing,
+        **{name: getattr(spec, name) for name in ("name", "title", "note", "seeds", "full", "baseline", "ceiling")},
+    )
+
+
+def write_outline(folder: Path, what: Outline) -> None:
+    """Write an outline beside the results that it describes."""
+    text = json.dumps(asdict(what), indent=1, ensure_ascii=False, default=lambda value: value.value)
+    replace_file(folder / f"{what.name}{SUFFIX}", f"{text}\n".encode())
+
+
+def read_outline(path: Path) -> Outline:
+    """Return the outline in a file, checked."""
+    return read_json(path, Outline, "an outline of results", limit=_MAX_OUTLINE_BYTES)
+
+
+TRUE: Final = "true directions"
+TRUE_LESS: Final = "true directions, 60 % of μ²"
+STRATEGIES: Final = ("jlt", "spectral", "guided", "features: vectors", "features: tags", TRUE_LESS, TRUE)
+POPULARITY, PLAIN, PLAIN_ITEMS, SHUFFLED, NOISE = "popularity", "plaintext", "plaintext, all items", "shuffled", "noise"
+CONTROLS: Final = (POPULARITY, PLAIN, PLAIN_ITEMS, SHUFFLED, NOISE)
+"""Arms that bound the others: nothing crosses, all of it does, and rows that must not help."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticResult:
+    """One arm on one synthetic pair, for cold users."""
+
+    __pydantic_config__ = RECORD
+
+    users: Whole
+    """Of the pair; at most 20,000 cold ones are evaluated."""
+    seed: Whole
+    arm: Line
+    epsilon: Number | None
+    """None where nothing is private."""
+    key: Line
+    """A hash of all settings, defaults included: a result counts only for those it was measured with."""
+    ndcg: Number
+    """NDCG@10 among 99 negatives, mean over evaluated users."""
+    gain: Number
+    """Of that, what popularity alone does not reach."""
+    gain_error: Number
+    """Its standard error, over evaluated users."""
+    dim: Whole
+    sigma: Number
+    """Of the noise on the published rows."""
+    seconds: Number
+    """Of the publish step."""
+    memory: Number | None
+    """Most bytes that step took beyond what was held before, where the system can tell."""
+    chosen: Line
+    """The decoder's settings, chosen on validation; ``popularity`` where the rows are not used at all."""
+    evaluated: Whole
+    provenance: Provenance
+
+
+def read_synthetic(path: Path) -> list[SyntheticResult]:
+    """Return the results in a file: of those with the same size, arm, ε and seed the last one; none without a file."""
+    latest = {(one.users, one.seed, one.arm, one.epsilon): one for one in read_lines(path, SyntheticResult)}
+    return list(latest.values())
+
+
+def share(results: Iterable[SyntheticResult], arm: str, epsilon: float | None, users: int) -> Mean | None:
+    """Return the share of the plaintext gain that an arm keeps, mean over seeds; None where it was not measured.
+
+    With one seed the error is that over evaluated users.
+    """
+    of_size = [one for one in results if one.users == users]
+    plain = {one.seed: one.gain for one in of_size if one.arm == PLAIN}
+    kept = [one for one in of_size if (one.arm, one.epsilon) == (arm, epsilon) and one.seed in plain]
+    if not kept:
+        return None
+    over_seeds = mean(one.gain / plain[one.seed] for one in kept)
+    if len(kept) > 1:
+        return over_seeds
+    return Mean(over_seeds.value, kept[0].gain_error / plain[kept[0].seed], 1)

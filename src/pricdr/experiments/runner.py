@@ -2,30 +2,49 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from pricdr._publish import publish
 from pricdr._transfer import transfer
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import Split
+from pricdr.errors import ParameterError
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
-from pricdr.experiments.arms import Arm
-from pricdr.experiments.outline import NOT_PRESENT, SUFFIX, outline, write_outline
-from pricdr.experiments.releases import sampled_source, seeded_release
-from pricdr.experiments.results import ReleaseFacts, Result, append, peak_memory, provenance, read, watch_memory
+from pricdr.experiments.arms import DELTA, GUIDE_DIM, Arm, Guide, ReleaseSpec, RowContent
+from pricdr.experiments.results import (
+    NOT_PRESENT,
+    SUFFIX,
+    ReleaseFacts,
+    Result,
+    append,
+    outline,
+    peak_memory,
+    provenance,
+    read,
+    watch_memory,
+    write_outline,
+)
 from pricdr.experiments.spec import Spec
-from pricdr.experiments.tasks import RunContext, Task, is_present, spread
+from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
+from pricdr.privacy.accounting import Guarantee
+from pricdr.privacy.strategies import BY_NAME
 from pricdr.progress import Progress, silent
+from pricdr.randomness import Simulation
 from pricdr.release.folder import Release
+from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.run_log import RunLog
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A run that failed, and why."""
 
     spec: str
@@ -46,23 +65,22 @@ def known_results(spec: Spec, results: Path) -> list[Result]:
     return [replace(found, spec=spec.name, arm=arm.name) for arm, found in named if found is not None]
 
 
-def missing_runs(spec: Spec, results: Path) -> list[tuple[Arm, int]]:
-    """Return the arms and seeds of a spec that a file of results lacks."""
-    known = {(result.arm, result.seed) for result in known_results(spec, results)}
-    return [(arm, seed) for arm in spec.arms for seed in spec.seeds if (arm.name, seed) not in known]
+def missing_runs(spec: Spec, folder: Path) -> list[tuple[Arm, int]]:
+    """Return the arms and seeds of a spec that a folder of results lacks.
 
-
-def adopt(spec: Spec, folder: Path) -> None:
-    """Copy the results that other tables in ``folder`` have for the same settings, data and seeds to this table's."""
+    What other tables there have for the same settings, data and seeds is copied to this table's results first.
+    """
     results = folder / f"{spec.name}.jsonl"
-    keys = {arm.name: spec.key(arm) for arm in spec.arms}
-    missing = {(keys[arm.name], seed): arm for arm, seed in missing_runs(spec, results)}
+    known = {(result.arm, result.seed) for result in known_results(spec, results)}
+    missing = [(arm, seed) for arm in spec.arms for seed in spec.seeds if (arm.name, seed) not in known]
+    wanted = {(spec.key(arm), seed): (arm, seed) for arm, seed in missing}
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         other = path.with_name(path.name.removesuffix(SUFFIX) + ".jsonl")
-        for result in read(other) if missing and other != results else ():
-            arm = missing.pop((result.key, result.seed), None)
-            if arm is not None:
-                append(results, replace(result, spec=spec.name, arm=arm.name))
+        for result in read(other) if wanted and other != results else ():
+            if run := wanted.pop((result.key, result.seed), None):
+                append(results, replace(result, spec=spec.name, arm=run[0].name))
+                missing.remove(run)
+    return missing
 
 
 def run(
@@ -88,19 +106,16 @@ def run(
         progress: called after every run.
     """
     results = folder / f"{spec.name}.jsonl"
-    if not is_present(spec.data, context.data, context.prepared):
+    if missing_files(spec.data, context.data, context.prepared):
         write_outline(folder, outline(spec, "" if known_results(spec, results) else NOT_PRESENT))
         return []
     write_outline(folder, outline(spec))
-    wanted = spec.only(only, seeds)
-    adopt(wanted, folder)
-    missing = missing_runs(wanted, results)
-    done, failures = 0, []
+    missing = missing_runs(spec.only(only, seeds), folder)
+    failures = []
     with TemporaryDirectory() as shared:  # arms with the same target network train it once
         plans = [(spec, arm, seed, Checkpoints(finished=Path(shared))) for arm, seed in missing]
-        for outcome in spread(run_arm, spec.data, context, plans):
+        for done, outcome in enumerate(spread(run_arm, spec.data, context, plans), 1):
             _, arm, seed, _ = outcome.plan
-            done += 1
             if outcome.value is None:
                 failures.append(Failure(spec.name, arm.name, seed, outcome.failure))
             else:
@@ -109,28 +124,21 @@ def run(
     return failures
 
 
-def waiting_runs(
-    spec: Spec, folder: Path, context: RunContext, *, only: Sequence[str] = (), seeds: Sequence[int] = ()
-) -> int | None:
-    """Return how many runs :func:`run` would make, once other tables' results are taken over; None without the data."""
-    if not is_present(spec.data, context.data, context.prepared):
-        return None
-    wanted = spec.only(only, seeds)
-    adopt(wanted, folder)
-    return len(missing_runs(wanted, folder / f"{spec.name}.jsonl"))
-
-
-def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: Checkpoints | None = None) -> Result:
+def run_arm(
+    task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: Checkpoints | None = None
+) -> Result:
     """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
     watch_memory()
     split = task.split(seed)
-    release = _release(task, split, arm, seed)
-    model, epochs, used = fit(task, split, arm, seed, device, release=release, networks=networks)
+    model, release, epochs, used = fit(task, split, arm, seed, device, networks=networks)
     figures = {"sampled": _strata(per_user(sampled_ranks(model.score_candidates, split.test)), split)}
     if spec.full:
         figures["full"] = _strata(per_user(ranks(model.score, split.test, split.train.matrix)[1]), split)
-    trust = model.chosen.trust
+    trust, facts = model.chosen.trust, None
+    if release is not None:
+        c = release.certificate
+        facts = ReleaseFacts(dim=release.matrix.shape[1], sigma=c.sigma, epsilon=c.epsilon, delta=c.delta)
     return Result(
         spec=spec.name,
         arm=arm.name,
@@ -142,59 +150,46 @@ def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: 
         epochs=epochs,
         seconds=round(time.perf_counter() - started, 2),
         device=used,
-        release=None if release is None else _facts(release),
+        release=facts,
         trust=None if trust is None else {"warm": trust.warm, "cold": trust.cold},
         memory=peak_memory(used),
         provenance=provenance(used),
     )
 
 
-def fit(
-    task: Task,
-    split: Split,
-    arm: Arm,
-    seed: int,
-    device: str,
-    *,
-    release: Release | None = None,
-    networks: Checkpoints | None = None,
-) -> tuple[FittedModel, int, str]:
-    """Return the fitted model, how many epochs were run for it, and on what kind of device."""
-    method = configure(arm.method_name, arm.settings)
-    device_used = "cpu"
+class Fit(NamedTuple):
+    """What came of training an arm."""
+
+    model: FittedModel
+    release: Release | None
+    epochs: int
+    device: str
+    """The kind of device it was trained on."""
+
+
+def fit(task: Task, split: Split, arm: Arm, seed: int, device: str, *, networks: Checkpoints | None = None) -> Fit:
+    """Release what the arm is given, and train its method."""
+    method, used, epochs = configure(arm.method_name, arm.settings), "cpu", 0
     if method.options is not None:
-        method = replace(method, options=replace(method.options, seed=seed, device=device))
-        device_used = method.options.torch_device().type if method.options is not None else "cpu"
-    epochs = 0
+        options = replace(method.options, seed=seed, device=device)
+        method, used = replace(method, options=options), options.torch_device().type
 
     def count(what: str, done: float, total: int, note: str = "") -> None:
         nonlocal epochs
         epochs = max(epochs, int(done))
 
+    source = sampled_source(task.pair.source, arm.source_share, seed)
+    release = None if arm.release is None else seeded_release(source, arm.release, seed, target=split.train)
     model = transfer(
         split.train,
-        _release(task, split, arm, seed) if release is None else release,
+        release,
         method=method,
-        plaintext_source=sampled_source(task.pair.source, arm.source_share, seed) if arm.plaintext else None,
+        plaintext_source=source if arm.plaintext else None,
         validation=split.validation,
         allow_not_private=True,  # bits that repeat protect nobody: an experiment's release says so
         log=RunLog(progress=count, checkpoints=networks),
     )
-    return model, epochs, device_used
-
-
-def _release(task: Task, split: Split, arm: Arm, seed: int) -> Release | None:
-    if arm.release is None:
-        return None
-    source = sampled_source(task.pair.source, arm.source_share, seed)
-    return seeded_release(source, arm.release, seed, target=split.train)
-
-
-def _facts(release: Release) -> ReleaseFacts:
-    certificate = release.certificate
-    return ReleaseFacts(
-        dim=release.matrix.shape[1], sigma=certificate.sigma, epsilon=certificate.epsilon, delta=certificate.delta
-    )
+    return Fit(model, release, epochs, used)
 
 
 def validation_ndcg(model: FittedModel, split: Split) -> float:
@@ -208,3 +203,71 @@ def _strata(metrics: Metrics, split: Split) -> dict[str, dict[str, float]]:
         for name, part in split.strata().items()
         if part.any()
     }
+
+
+def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
+    """Return a share of the ratings, over the same users and items; with one seed smaller shares lie in larger ones.
+
+    The number is exact (rounded), and not a coin for every rating: the density of the sample is then what the axis
+    says. Nobody is dropped from the lists, since both parties have agreed on them: a user may be left without a rating.
+    """
+    if not 0 < share <= 1:
+        raise ParameterError(f"the share of the source must lie in (0, 1], got {share!r}")
+    if share == 1:
+        return source
+    # One order for every share, of which the first so many are kept: that is what nests them.
+    order = Simulation(seed).generator("sampled source").permutation(len(source))
+    kept = np.zeros(len(source), dtype=bool)
+    kept[order[: round(share * len(source))]] = True
+    return source.only(kept)
+
+
+def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:
+    """Publish ``source`` (unit: one rating counted as 1) with bits that follow from ``seed``, or a control.
+
+    Args:
+        source: the ratings to release.
+        spec: strategy, budget, and which control it is, if any.
+        seed: everything drawn follows from it.
+        target: what the other party trains on, of which a guide is a release at the same ε and δ.
+    """
+    strategy, shuffled = _strategy(source, spec, seed, target), spec.rows is RowContent.SHUFFLED
+    # Along one cycle through all users, so that nobody keeps their own row.
+    order = Simulation(seed).generator("shuffled rows").permutation(len(source.users))
+    taken_from = np.empty_like(order)
+    taken_from[order] = np.roll(order, 1)
+    if spec.rows is RowContent.NOISE:
+        source = source.only(np.zeros(len(source), dtype=bool))
+    if shuffled and strategy.learns:
+        # Before anything is learnt: a guide would recognise rows that were only moved afterwards.
+        source = replace(source, matrix=source.matrix[taken_from])
+    noisy = spec.rows in (RowContent.PRIVATE, RowContent.NOISE) or (shuffled and strategy.learns)
+    release = _publish(source, strategy, spec, seed, noisy=noisy)
+    return replace(release, matrix=release.matrix[taken_from]) if shuffled and not strategy.learns else release
+
+
+def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | None) -> Strategy:
+    kind = BY_NAME.find(spec.strategy_name)
+    if kind is not Guided:
+        given: dict[str, Any] = {"dim": spec.dim, "density": spec.density}
+        return kind(**{name: value for name, value in given.items() if value is not None})
+    assert target is not None, "a guide is a release of the other party"
+    # A seed of its own: the two parties share none.
+    theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
+    guide = _publish(theirs, Spectral(dim=GUIDE_DIM), spec, guide_seed, noisy=spec.guide is not Guide.CLEAR)
+    return Guided(guide=guide, dim=spec.dim, refine=spec.refine)
+
+
+def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int, *, noisy: bool) -> Release:
+    """Publish with declared lists of users and items, as two companies would agree on."""
+    return publish(
+        ratings,
+        Guarantee(epsilon=spec.epsilon, delta=DELTA if spec.delta is None else spec.delta),
+        strategy=strategy,
+        users=ratings.users,
+        items=ratings.items,
+        calibration=spec.calibration,
+        insecure_seed=seed,
+        insecure_no_noise=not noisy,
+        allow_not_private_guide=True,
+    )

@@ -7,16 +7,15 @@ needs nothing beyond numpy and torch.
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pricdr.data.reading.text_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
 from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, result_key
-from pricdr.experiments.outline import NOT_PRESENT
 from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
-from pricdr.experiments.results import append_line, read_lines
+from pricdr.experiments.results import NOT_PRESENT, append, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
 from pricdr.files import replace_file
@@ -114,7 +113,7 @@ def search(
         name, one = outcome.plan
         trial = outcome.value or _failed(name, one, outcome.failure)
         if outcome.value is not None:  # otherwise the machine is to blame, and the next search tries again
-            append_line(log, json.dumps(asdict(trial)))
+            append(log, trial)
         done[trial.key] = trial
         progress(
             "trials", sum(one.key in done for one in planned), len(planned), f"{trial.method} {trial.validation:.4f}"
@@ -199,7 +198,7 @@ def run_trial(task: Task, device: str, data: str, planned: _Planned) -> Trial:
     split = task.split(SEED)
     started = time.perf_counter()
     try:
-        model, epochs, _ = fit(task, split, planned.arm, SEED, device)
+        model, _, epochs, _ = fit(task, split, planned.arm, SEED, device)
         ndcg = validation_ndcg(model, split)
     except PriCDRError as error:
         return _failed(data, planned, str(error))

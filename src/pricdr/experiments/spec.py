@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
@@ -26,8 +26,8 @@ MAX_ROWS: Final = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpecFile:
-    """What a spec's file says: the data of one table or of several, their arms, and the seeds they are run with."""
+class Spec:
+    """One table: its data, its arms, and the seeds that every arm is run with."""
 
     __pydantic_config__ = RECORD
 
@@ -35,7 +35,7 @@ class SpecFile:
     """What its results are filed under; without it, the name of the spec's file."""
     title: Line
     """Heading of the table."""
-    data: Annotated[tuple[DataSpec, ...], limits(minItems=1, maxItems=MAX_DATA)]
+    data: DataSpec
     """Where the two domains come from: [data], or one [[data]] for each table of a family."""
     arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm"), limits(minItems=1, maxItems=MAX_ARMS)]
     """Rows of the table: in a file, one [[arm]] each."""
@@ -52,50 +52,24 @@ class SpecFile:
 
     def __post_init__(self) -> None:
         require_file_name(name=self.name)
-        names = [one.name for one in self.data]
-        if not 1 <= len(self.data) <= MAX_DATA or (
-            len(self.data) > 1 and (None in names or len(set(names)) != len(names))
-        ):
-            raise ParameterError(
-                f"data are written as [data], or as [[data]]: {MAX_DATA} at most, each with a name of its own"
-            )
         # Counted before they are made: a file has room for 100 times as many.
-        rows = sum(sum(map(len, arm.vary.values())) or 1 for arm in self.arms)
-        if not 1 <= rows <= MAX_ARMS:
+        if not 1 <= self.rows <= MAX_ARMS:
             rule = f"one at least and {MAX_ARMS:,} at most, each value of vary counted"
-            raise ParameterError(f"arms are written as [[arm]], {rule}, got {rows:,}")
-        if rows * len(self.data) > MAX_ROWS:
-            raise ParameterError(f"{len(self.data)} tables of {rows:,} arms each are more than {MAX_ROWS:,} rows")
+            raise ParameterError(f"arms are written as [[arm]], {rule}, got {self.rows:,}")
         if not 1 <= len(self.seeds) <= MAX_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             rule = f"one or more and at most {MAX_SEEDS:,} whole numbers from 0 on, all different"
             raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spec:
-    """One table: its data, its arms with all their settings, and the seeds that every arm is run with."""
-
-    name: str
-    """What its results are filed under."""
-    family: str = ""
-    """The name of the spec's file, which several tables may share."""
-    title: str
-    data: DataSpec
-    arms: tuple[Arm, ...]
-    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
-    full: bool = True
-    note: str = ""
-    baseline: str | None = None
-    ceiling: str | None = None
-
-    def __post_init__(self) -> None:
-        names = [arm.name for arm in self.arms]
-        for name, times in Counter(names).items():
-            if times > 1:
-                raise ParameterError(f"arms need different names, and {shorten(name)} is that of several")
+        names = Counter(one.name for arm in self.arms for one in arm.each())
+        if twice := [name for name, times in names.items() if times > 1]:
+            raise ParameterError(f"arms need different names, and {shorten(twice[0])} is that of several")
         for role, referred in (("baseline", self.baseline), ("ceiling", self.ceiling)):
             if referred not in (None, *names):
                 raise ParameterError(f"{role} {referred!r} is none of the arms")
+
+    @property
+    def rows(self) -> int:
+        """How many arms there are, each value of ``vary`` counted."""
+        return sum(sum(map(len, arm.vary.values())) or 1 for arm in self.arms)
 
     def key(self, arm: Arm) -> str:
         """Return what tells one arm on one data set from any other, defaults included: results are looked up by it."""
@@ -106,7 +80,7 @@ class Spec:
 
         The baseline and the ceiling stay only where they are among the arms.
         """
-        kept = tuple(arm for arm in self.arms if not arms or _is_called(arm, arms))
+        kept = tuple(arm for arm in self.arms if not arms or arm.is_called(arms))
         names = {arm.name for arm in kept}
         return replace(
             self,
@@ -124,37 +98,25 @@ def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
         path: a TOML file.
         tuned: the folder of settings that searches chose, one TOML file per data folder.
     """
+    read = cache(lambda name: read_toml(file) if tuned and (file := tuned / f"{name}.toml").exists() else {})
     with _naming(path):
-        given = _read(path)
-        return tuple(_table(given, data, tuned) for data in given.data)
+        return tuple(_finished(spec, read) for spec in _read(path))
 
 
-def require_names(specs: Sequence[Spec]) -> None:
-    """Refuse two tables of one name, whose files would overwrite each other."""
+def require_runnable(specs: Sequence[Spec], arms: Sequence[str]) -> None:
+    """Refuse tables of one name, whose files would overwrite each other, and an arm or curve that no table has."""
     for name, times in Counter(spec.name for spec in specs).items():
         if times > 1:
             raise ParameterError(f"{times} tables are called {name}: give their specs, or their [[data]], other names")
-
-
-def require_arms(specs: Sequence[Spec], names: Sequence[str]) -> None:
-    """Refuse the name of an arm or a curve that none of these tables has."""
-    for name in names:
-        if not any(spec.only([name]).arms for spec in specs):
+    for name in arms:
+        if not any(arm.is_called([name]) for spec in specs for arm in spec.arms):
             raise ParameterError(f"no arm or curve of these specs is called {shorten(name)}")
-
-
-def read_spec(path: Path, tuned: Path | None = None) -> Spec:
-    """Return the one table of a spec that is no family."""
-    specs = read_specs(path, tuned)
-    if len(specs) > 1:
-        raise InputError(f"{path} is a family of {len(specs)} tables, and one was asked for")
-    return specs[0]
 
 
 def read_search(path: Path) -> tuple[DataSpec, ...]:
     """Return the data of a spec, with what a search keeps fixed there; its arms may wait for that search."""
     with _naming(path):
-        data = _read(path).data
+        data = tuple(spec.data for spec in _read(path))
         for one in data:
             for method, settings in one.search.items():
                 configure(method, settings)
@@ -170,81 +132,53 @@ def _naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from error
 
 
-def _read(path: Path) -> SpecFile:
-    table = {"name": path.stem, **read_toml(path)}
-    if not isinstance(table.get("data"), dict):
-        return from_table(_records(), table)
-    try:
-        return from_table(_records(), {**table, "data": [table["data"]]})
-    except ParameterError as error:
-        raise ParameterError(str(error).replace("data #1", "data")) from error
-
-
 @cache
-def _records() -> TypeAdapter[SpecFile]:
-    """Return what checks a spec, made once: it reads the descriptions of all fields off their source."""
-    return TypeAdapter(SpecFile)
+def _records(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
+    """Return what checks records, made once: it reads the descriptions of all fields off their source."""
+    return TypeAdapter(kind)
 
 
-def _table(given: SpecFile, data: DataSpec, tuned: Path | None) -> Spec:
-    """Return one table of a spec."""
-    chosen = _Chosen(tuned, data)
-    arms = [_with_settings(one, data, chosen) for arm in given.arms for one in _each(arm)]
-    return Spec(
-        name=given.name if data.name is None else f"{given.name}_{data.name}",
-        family=given.name,
-        title=given.title if data.title is None else f"{given.title}: {data.title}",
-        data=data,
-        arms=tuple(arms),
-        seeds=given.seeds,
-        full=given.full,
-        note="\n".join(part.strip() for part in (given.note, data.note) if part.strip()),
-        baseline=given.baseline,
-        ceiling=given.ceiling,
+def _read(path: Path) -> list[Spec]:
+    """Return the tables of a file as they are written: with ``vary``, and without settings chosen by a search."""
+    table = {"name": path.stem, **read_toml(path)}
+    if not isinstance(table.get("data"), list):
+        return [from_table(_records(Spec), table)]
+    try:
+        several: tuple[DataSpec, ...] = from_table(_records(tuple[DataSpec, ...]), table["data"])
+    except ParameterError as error:
+        raise ParameterError(f"data{error}") from error
+    names = [data.name for data in several]
+    if not 1 <= len(names) <= MAX_DATA or (len(names) > 1 and (None in names or len(set(names)) != len(names))):
+        raise ParameterError(
+            f"data are written as [data], or as [[data]]: {MAX_DATA} at most, each with a name of its own"
+        )
+    first: Spec = from_table(_records(Spec), {**table, "data": several[0]})
+    if first.rows * len(several) > MAX_ROWS:
+        raise ParameterError(f"{len(several)} tables of {first.rows:,} arms each are more than {MAX_ROWS:,} rows")
+    return [replace(first, data=data) for data in several]
+
+
+Tuned: TypeAlias = Callable[[str], dict[str, Any]]
+"""Gives the settings that a search chose, by method, of the search's name; none where there was no such search."""
+
+
+def _finished(spec: Spec, tuned: Tuned) -> Spec:
+    """Return a table under its own name, with one arm for each row and all their settings."""
+    data = spec.data
+    return replace(
+        spec,
+        name=spec.name if data.name is None else f"{spec.name}_{data.name}",
+        title=spec.title if data.title is None else f"{spec.title}: {data.title}",
+        arms=tuple(_with_settings(one, data, tuned) for arm in spec.arms for one in arm.each()),
+        note="\n".join(part.strip() for part in (spec.note, data.note) if part.strip()),
     )
 
 
-def _is_called(arm: Arm, names: Sequence[str]) -> bool:
-    return arm.name in names or (arm.point is not None and arm.point.curve in names)
-
-
-def _each(arm: Arm) -> list[Arm]:
-    try:
-        return list(arm.each())
-    except ParameterError as error:
-        raise ParameterError(f"arm {arm.name!r}: {error}") from error
-
-
-class _Chosen:
-    """Settings that searches on one data set chose."""
-
-    def __init__(self, tuned: Path | None, data: DataSpec) -> None:
-        self.tuned = tuned
-        folder = data.tuned or data.folder
-        # A search on all of the data serves where there was none without its duplicate items, and the reverse.
-        self.names = sorted([folder, f"{folder}_distinct"], reverse=data.distinct)
-        self._read: dict[Path, Mapping[str, Any]] = {}
-
-    def of(self, method: str, strategy: str | None) -> dict[str, Any]:
-        """Return what was chosen for a method, by a search with releases of that strategy where one is named."""
-        suffix = "" if strategy is None else f"_{strategy}"
-        if strategy is not None:
-            require_file_name(tuned_with=strategy)
-        files = [] if self.tuned is None else [self.tuned / f"{name}{suffix}.toml" for name in self.names]
-        for file in files:
-            if file not in self._read and file.exists():
-                self._read[file] = read_toml(file)
-            settings = self._read.get(file, {}).get(method)
-            if isinstance(settings, dict):
-                return settings
-        raise ParameterError(f"no settings of {method} were chosen for this data by a search")
-
-
-def _with_settings(arm: Arm, data: DataSpec, chosen: _Chosen) -> Arm:
+def _with_settings(arm: Arm, data: DataSpec, tuned: Tuned) -> Arm:
     """Return the arm with the settings that a search chose, where it asks for them, once its method takes them all."""
     try:
         if arm.tuned or arm.tuned_with is not None:
-            arm = replace(arm, settings={**chosen.of(arm.method, arm.tuned_with), **arm.settings})
+            arm = replace(arm, settings={**_chosen(arm, data, tuned), **arm.settings})
         if arm.release is not None and arm.release.delta is None:
             arm = replace(arm, release=replace(arm.release, delta=data.delta))
         configure(arm.method_name, arm.settings)
@@ -253,17 +187,33 @@ def _with_settings(arm: Arm, data: DataSpec, chosen: _Chosen) -> Arm:
     return arm
 
 
+def _chosen(arm: Arm, data: DataSpec, tuned: Tuned) -> dict[str, Any]:
+    """Return what was chosen for a method, by a search with releases of one strategy where that is named."""
+    if arm.tuned_with is not None:
+        require_file_name(tuned_with=arm.tuned_with)
+    suffix = "" if arm.tuned_with is None else f"_{arm.tuned_with}"
+    folder = data.tuned or data.folder
+    # A search on all of the data serves where there was none without its duplicate items, and the reverse.
+    for name in sorted([folder, f"{folder}_distinct"], reverse=data.distinct):
+        settings = tuned(f"{name}{suffix}").get(arm.method)
+        if isinstance(settings, dict):
+            return settings
+    raise ParameterError(f"no settings of {arm.method} were chosen for this data by a search")
+
+
 def schema_text() -> str:
     """Return the JSON Schema of a spec, once its TOML is read.
 
     It states types, limits and meanings. What takes more than a schema (which settings a method has, which arms exist)
-    ``read_spec`` alone can check.
+    ``read_specs`` alone can check.
     """
-    schema = _as_toml(TypeAdapter(SpecFile).json_schema())
+    schema = _as_toml(TypeAdapter(Spec).json_schema())
     schema["title"] = "pricdr spec"
+    schema["description"] = "What a spec's file says: the data of one table or of several, their arms, and the seeds."
     schema["required"].remove("name")  # the file has one
-    several = schema["properties"]["data"]
-    schema["properties"]["data"] = {"description": several.pop("description"), "anyOf": [several["items"], several]}
+    data = schema["properties"]["data"]
+    one = {"$ref": data.pop("$ref")}
+    data["anyOf"] = [one, {"items": one, "maxItems": MAX_DATA, "minItems": 1, "type": "array"}]
     arm, release = (schema["$defs"][name]["properties"] for name in ("Arm", "ReleaseSpec"))
     arm["method"]["examples"] = list(METHODS.own)  # no enumeration: packages of others bring their own
     release["strategy"]["examples"] = [name for name in BY_NAME.own if name != "features"]

@@ -4,22 +4,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
-from pydantic import TypeAdapter
-
-from pricdr.data.pairs import DomainPair
+from pricdr.data.pairs import DomainPair, prepare_core, prepare_paper
 from pricdr.data.ratings import Ratings
-from pricdr.errors import InputError, MissingDataError, ParameterError, plain
-from pricdr.experiments.known_files import find_files
-from pricdr.experiments.records import RECORD, Flag, Line, Text, Whole, from_json
-from pricdr.experiments.results import Provenance, provenance
+from pricdr.errors import MissingDataError, ParameterError, plain
+from pricdr.experiments.arms import DataSpec
+from pricdr.experiments.records import RECORD, Line, Whole, read_json
+from pricdr.experiments.results import NOT_PRESENT, Provenance, provenance
+from pricdr.experiments.tasks import find_files, prepare_pair
 from pricdr.files import replace_file
 from pricdr.progress import Progress, silent
-from pricdr.untrusted import read_bounded
-
-if TYPE_CHECKING:
-    from pricdr.data.reading.read import MemoryReading
 
 
 @dataclass(frozen=True)
@@ -39,105 +34,91 @@ class Counts:
             if figure < 0:
                 raise ParameterError(f"counts must be 0 or more, got {figure}")
 
-    @property
-    def densities(self) -> tuple[float, float]:
-        """The shares of all (user, item) pairs that are rated, in the source and in the target.
+    @classmethod
+    def of(cls, pair: DomainPair) -> "Counts":
+        """Return the users, items and ratings of a pair."""
+        sides = (pair.source, pair.target)
+        return cls(len(pair.users), *(figure for side in sides for figure in (len(side.items), len(side))))
 
-        >>> ["{:.2%}".format(one) for one in Counts(924, 3_916, 50_429, 4_228, 50_157).densities]
-        ['1.39%', '1.28%']
+    @property
+    def cells(self) -> list[str]:
+        """The figures as a table prints them; behind each side's the share of all (user, item) pairs that are rated.
+
+        >>> Counts(924, 3_916, 50_429, 4_228, 50_157).cells
+        ['924', '3,916', '50,429', '1.39%', '4,228', '50,157', '1.28%']
         """
-        sides = ((self.source_ratings, self.source_items), (self.target_ratings, self.target_items))
-        source, target = (ratings / max(1, self.users * items) for ratings, items in sides)
-        return source, target
+        cells = [f"{self.users:,}"]
+        for items, ratings in ((self.source_items, self.source_ratings), (self.target_items, self.target_ratings)):
+            cells += [f"{items:,}", f"{ratings:,}", f"{ratings / max(1, self.users * items):.2%}"]
+        return cells
 
 
-@dataclass(frozen=True)
-class PaperTask:
-    """Two domains, where their raw files lie, and how they are prepared."""
+class PaperTask(NamedTuple):
+    """The data of one row of Table 3, and what the paper says of them; nothing of data that are not the paper's."""
 
-    company: str
-    source: str
-    target: str
-    folder: str
-    """In the folder of data sets (PRICDR_DATA)."""
-    source_file: str
-    """A file in that folder, or a domain of the paper: see ``pricdr.experiments.known_files``."""
-    target_file: str
+    data: DataSpec
     counts: Counts | None = None
-    """What the paper's Table 3 says; None for data that is not the paper's."""
-    stand_in: bool = False
-    """Whether this is other data than that of the paper's task of the same name."""
-    threshold: float | None = 3.0
-    core: int | None = None
-    """The K of a joint K-core; without it, the paper's five steps."""
-    filtered: bool = False
-    """Whether the files are taken as they are."""
-
-    @property
-    def name(self) -> str:
-        """Return the task as the paper's tables call it."""
-        return f"{self.company} {self.source}→{self.target}"
 
     @property
     def preprocessing(self) -> str:
         """Return, for people, what is done to the raw files."""
-        if self.filtered:
+        if self.data.filtered:
             return "taken as it is"
-        rated = "all ratings" if self.threshold is None else f"rating ≥ {self.threshold:g}"
-        return f"{rated}, {'the five steps' if self.core is None else f'joint {self.core}-core'}"
+        rated = "all ratings" if self.data.threshold is None else f"rating ≥ {self.data.threshold:g}"
+        return f"{rated}, {'the five steps' if self.data.core is None else f'joint {self.data.core}-core'}"
+
+
+def _paper(title: str, folder: str, source: str, target: str, *counts: int) -> PaperTask:
+    data = DataSpec(title=title, paper=title, folder=folder, source=source, target=target, threshold=3.0)
+    return PaperTask(data, Counts(*counts))
 
 
 PAPER_TASKS: Final = (
-    PaperTask(
-        *("Amazon", "Music", "Book", "amazon", "CDs_and_Vinyl", "Books"),
-        Counts(16_367, 18_467, 233_251, 23_988, 291_325),
-    ),
-    PaperTask(
-        *("Amazon", "Movie", "Music", "amazon", "Movies_and_TV", "CDs_and_Vinyl"),
-        Counts(15_914, 19_794, 416_228, 20_058, 280_398),
-    ),
-    PaperTask(
-        *("Amazon", "Movie", "Book", "amazon", "Movies_and_TV", "Books"),
-        Counts(29_476, 24_091, 591_258, 41_884, 579_131),
-    ),
-    PaperTask("Douban", "Book", "Music", "douban_raw", "book", "music", Counts(924, 3_916, 50_429, 4_228, 50_157)),
-    PaperTask("Douban", "Movie", "Book", "douban_raw", "movie", "book", Counts(1_574, 9_471, 744_983, 6_139, 85_602)),
-    PaperTask("Douban", "Movie", "Music", "douban_raw", "movie", "music", Counts(1_055, 9_386, 557_989, 4_981, 60_626)),
+    _paper("Amazon Music→Book", "amazon", "CDs_and_Vinyl", "Books", 16_367, 18_467, 233_251, 23_988, 291_325),
+    _paper("Amazon Movie→Music", "amazon", "Movies_and_TV", "CDs_and_Vinyl", 15_914, 19_794, 416_228, 20_058, 280_398),
+    _paper("Amazon Movie→Book", "amazon", "Movies_and_TV", "Books", 29_476, 24_091, 591_258, 41_884, 579_131),
+    _paper("Douban Book→Music", "douban_raw", "book", "music", 924, 3_916, 50_429, 4_228, 50_157),
+    _paper("Douban Movie→Book", "douban_raw", "movie", "book", 1_574, 9_471, 744_983, 6_139, 85_602),
+    _paper("Douban Movie→Music", "douban_raw", "movie", "music", 1_055, 9_386, 557_989, 4_981, 60_626),
 )
 """In the order of the paper's Table 3."""
 
 OTHER_DATA: Final = (
     PaperTask(
-        *("Amazon", "Movie", "Music", "amazon_movie_music", "movie.csv.gz", "music.csv.gz"), stand_in=True, core=5
+        DataSpec(
+            title="Amazon Movie→Music (stand-in)",
+            paper="Amazon Movie→Music",
+            stand_in=True,
+            folder="amazon_movie_music",
+            source="movie.csv.gz",
+            target="music.csv.gz",
+            threshold=3.0,
+            core=5,
+        )
     ),
     PaperTask(
-        *("Amazon", "Movie", "Book", "amazon_movie_book_implicit", "movie.csv.gz", "book.csv.gz"),
-        stand_in=True,
-        threshold=None,
-        filtered=True,
+        DataSpec(
+            title="Amazon Movie→Book (stand-in)",
+            paper="Amazon Movie→Book",
+            stand_in=True,
+            folder="amazon_movie_book_implicit",
+            source="movie.csv.gz",
+            target="book.csv.gz",
+            filtered=True,
+        )
     ),
     PaperTask(
-        *("Amazon", "Electronics", "Cell phones", "amazon_electronics_cell", "electronic.csv.gz", "cell.csv.gz"),
-        threshold=None,
-        core=3,
+        DataSpec(
+            title="Amazon Electronics→Cell phones",
+            folder="amazon_electronics_cell",
+            source="electronic.csv.gz",
+            target="cell.csv.gz",
+            core=3,
+        )
     ),
 )
 """What the experiments run on beside the paper's tasks."""
-
 _MAX_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """What was read from one raw file."""
-
-    __pydantic_config__ = RECORD
-
-    name: Line
-    """With the folder it lies in."""
-    rows: Whole
-    repeated: Whole
-    """Rows that repeat a (user, item) pair, of which one counts."""
 
 
 @dataclass(frozen=True)
@@ -158,22 +139,13 @@ class Table3Row:
     __pydantic_config__ = RECORD
 
     title: Line
-    paper_task: Text
-    """The task of the paper that it is or stands in for; empty where it is neither."""
-    source: Line
-    target: Line
-    stand_in: Flag
-    """Whether this is other data than the paper's of that name."""
     preprocessing: Line
     paper: Counts | None
     """The paper's figures; None for other data, which they say nothing about."""
-    measured: Counts | None
+    measured: Counts | None = None
     """What was counted; None where the data is not present."""
-    missing: Text = ""
-    """Why nothing was counted."""
     expected: tuple[Line, ...] = ()
     """Then: which files would do, for each domain that is not there."""
-    files: tuple[FileFacts, ...] = ()
     readings: tuple[Preprocessing, ...] = ()
 
     @property
@@ -203,7 +175,7 @@ def measure(root: Path, *, progress: Progress = silent) -> Table3:
     tasks = (*PAPER_TASKS, *OTHER_DATA)
     rows = []
     for at, task in enumerate(tasks):
-        progress("tasks", at, len(tasks), task.name)
+        progress("tasks", at, len(tasks), task.data.title or "")
         rows.append(_row(task, root))
     return Table3(tuple(rows), provenance("cpu"))
 
@@ -216,10 +188,7 @@ def write(path: Path, table: Table3) -> None:
 
 def read(path: Path) -> Table3:
     """Return the table that :func:`write` wrote; whatever else is in the file is refused in one line."""
-    try:
-        return from_json(TypeAdapter(Table3), read_bounded(path, limit=_MAX_BYTES).decode())
-    except (ParameterError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a Table 3: {error}") from error
+    return read_json(path, Table3, "a Table 3", limit=_MAX_BYTES)
 
 
 def as_text(table: Table3) -> tuple[list[str], list[list[str]]]:
@@ -229,13 +198,13 @@ def as_text(table: Table3) -> tuple[list[str], list[list[str]]]:
     rows = []
     for row in table.rows:
         if row.paper is not None:
-            rows.append([row.title, "paper", *_figures(row.paper)])
+            rows.append([row.title, "paper", *row.paper.cells])
         if row.measured is None:
-            rows.append([row.title, row.missing or "not counted", *[""] * 7])
+            rows.append([row.title, NOT_PRESENT, *[""] * 7])
         else:
             verdict = "" if row.agrees is None else ": the same" if row.agrees else ": differs"
-            rows.append([row.title, f"ours{verdict} ({row.preprocessing})", *_figures(row.measured)])
-        rows += [[row.title, reading.words, *_figures(reading.counts)] for reading in row.readings]
+            rows.append([row.title, f"ours{verdict} ({row.preprocessing})", *row.measured.cells])
+        rows += [[row.title, reading.words, *reading.counts.cells] for reading in row.readings]
     return header, rows
 
 
@@ -246,75 +215,33 @@ def markdown(table: Table3) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def count(pair: DomainPair) -> Counts:
-    """Return the users, items and ratings of a pair."""
-    sides = (pair.source, pair.target)
-    return Counts(len(pair.users), *(figure for side in sides for figure in (len(side.items), len(side))))
-
-
 def _row(task: PaperTask, root: Path) -> Table3Row:
-    row = Table3Row(
-        title=f"{task.name} (stand-in)" if task.stand_in else task.name,
-        paper_task=task.name if task.stand_in or task.counts is not None else "",
-        source=task.source,
-        target=task.target,
-        stand_in=task.stand_in,
-        preprocessing=task.preprocessing,
-        paper=task.counts,
-        measured=None,
-    )
+    data = task.data
+    row = Table3Row(title=data.title or data.folder, preprocessing=task.preprocessing, paper=task.counts)
     try:
-        files = find_files(root, task.folder, task.source_file, task.target_file)
+        files = find_files(root, data.folder, data.source, data.target)
     except MissingDataError as error:
-        return replace(row, missing=str(error), expected=error.expected)
-    source, target = (file.read() for file in files)
-    pair = _prepared(task, source.ratings, target.ratings)
-    return replace(
-        row,
-        measured=count(pair),
-        files=tuple(_facts(one, root) for one in (source, target)),
-        readings=tuple(_readings(task, source.ratings, target.ratings, pair)),
-    )
+        return replace(row, expected=error.expected)
+    source, target = (file.read().ratings for file in files)
+    pair = prepare_pair(data, source, target)
+    readings = (Preprocessing(words, Counts.of(other)) for words, other in _readings(task, source, target, pair))
+    return replace(row, measured=Counts.of(pair), readings=tuple(readings))
 
 
-def _prepared(task: PaperTask, source: Ratings, target: Ratings) -> DomainPair:
-    # Imported here: tables are also read where DuckDB is not installed.
-    from pricdr.data.pairs import prepare
-
-    if task.filtered:
-        return DomainPair(source.select(users=target.users), target)
-    return prepare(source, target, threshold=task.threshold, core=task.core)
-
-
-def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPair) -> Iterator[Preprocessing]:
+def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPair) -> Iterator[tuple[str, DomainPair]]:
     """Yield what else the paper's words could mean ("filter the users and items with less than 5 interactions").
 
     For other data: what is left without duplicate items, or by the paper's five steps.
     """
-    from pricdr.data.pairs import prepare_core, prepare_paper
-
+    threshold = task.data.threshold
     if task.counts is not None:
         # "Less than 5" leaves those with 5 themselves, and a K-core filters until nothing changes.
-        one_pass = prepare_paper(source, target, task.threshold, more_than=4)
-        yield Preprocessing("5 or more positives per user and item, in one pass", count(one_pass))
+        one_pass = prepare_paper(source, target, threshold, more_than=4)
+        yield "5 or more positives per user and item, in one pass", one_pass
         for core in (5, 6):
-            iterated = prepare_core(source, target, core=core, threshold=task.threshold)
-            yield Preprocessing(f"{core} or more, iterated with the common users (joint {core}-core)", count(iterated))
-    elif task.filtered:
-        yield Preprocessing("the paper's five steps", count(prepare_paper(source, target, task.threshold)))
+            iterated = prepare_core(source, target, core=core, threshold=threshold)
+            yield f"{core} or more, iterated with the common users (joint {core}-core)", iterated
+    elif task.data.filtered:
+        yield "the paper's five steps", prepare_paper(source, target, threshold)
     else:
-        yield Preprocessing("without source items that repeat a target item", count(pair.without_duplicates()))
-
-
-def _facts(content: "MemoryReading", root: Path) -> FileFacts:
-    return FileFacts(Path(content.name).relative_to(root).as_posix(), content.rows, content.duplicates)
-
-
-def _figures(counts: Counts) -> list[str]:
-    source, target = counts.densities
-    return [
-        *(f"{one:,}" for one in (counts.users, counts.source_items, counts.source_ratings)),
-        f"{source:.2%}",
-        *(f"{one:,}" for one in (counts.target_items, counts.target_ratings)),
-        f"{target:.2%}",
-    ]
+        yield "without source items that repeat a target item", pair.without_duplicates()

@@ -1,4 +1,4 @@
-"""The data of an experiment, prepared once and kept as arrays; and independent runs on it, spread over processes.
+"""The data of an experiment, found, prepared once and kept as arrays; and independent runs on it, over processes.
 
 Prepared arrays need numpy and scipy alone, so a machine with a GPU and little else can run what this one prepared. A
 run that fails is named and the others go on: also where its process was killed, for want of memory perhaps.
@@ -7,29 +7,146 @@ run that fails is named and the others go on: also where its process was killed,
 import hashlib
 import io
 import json
+import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 
 from pricdr.data.csr import sp
-from pricdr.data.pairs import DomainPair
+from pricdr.data.pairs import DomainPair, prepare
 from pricdr.data.ratings import Ids, Ratings
-from pricdr.data.splits import HeldOut, Split, hold_out
+from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
+from pricdr.data.reading.read import MemoryReading, read_ratings_file
+from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.data.splits import HeldOut, Split, hold_out, read_official
 from pricdr.data.splits import official as official_split
 from pricdr.errors import InputError, MissingDataError, printable, require_count
 from pricdr.experiments.arms import DataSpec
-from pricdr.experiments.known_files import find_files, read_pair
 from pricdr.files import replace_file
 from pricdr.models.catalogue import METHODS
 from pricdr.parallel import process_pool
 from pricdr.privacy.strategies import BY_NAME
+
+_REVIEWS: Final = Columns(user="reviewerID", item="asin", rating="overall", time="unixReviewTime")
+_ASIN: Final = re.compile(r"[0-9A-Z]{10}")
+"""Amazon's product number, which for a book is the ISBN. User ids have 10 to 28 characters, few of them 10."""
+
+
+class Distribution(NamedTuple):
+    """One public release of a data set: the file name and the layout of a domain.
+
+    Amazon's ratings come without a header, in one order in 2014 and in another in 2018. Nothing in a row says which
+    column is the user, so the order is never guessed: the file name declares it, and
+    ids that contradict it are refused.
+    """
+
+    release: str
+    """Its name in messages."""
+    file_name: str
+    """With ``{}`` for the domain; each file may also be compressed, with ``.gz`` at the end."""
+    columns: Columns
+    """The order of the columns in a file without a header; otherwise their names."""
+    delimiter: str | None = None
+    asins: bool = False
+    """Whether the order is checked by the items' ids, which must be Amazon's."""
+
+
+_AMAZON: Final = (
+    Distribution("Amazon 2014, ratings only", "ratings_{}.csv", AMAZON_2014, asins=True),
+    Distribution("Amazon 2018, ratings only", "{}.csv", AMAZON_2018, asins=True),
+    Distribution("Amazon 2014, 5-core reviews", "reviews_{}_5.json", _REVIEWS),
+    Distribution("Amazon 2018, 5-core reviews", "{}_5.json", _REVIEWS),
+)
+_DOUBAN: Final = (
+    Distribution("GA-DTCDR", "douban_{}/ratings.dat", Columns(user=1, item=2, rating=3), delimiter="tab"),
+    Distribution("GA-DTCDR", "{}.csv", Columns(user="user", item="item", rating="rating")),
+)
+DOMAINS: Final[Mapping[str, tuple[Distribution, ...]]] = {
+    **dict.fromkeys(("Books", "CDs_and_Vinyl", "Movies_and_TV"), _AMAZON),
+    **dict.fromkeys(("book", "movie", "music"), _DOUBAN),
+}
+"""What a spec may name instead of a file: a domain of the paper, by its distributors' name."""
+
+
+class KnownFile(NamedTuple):
+    """A file of ratings that was found, and what its name declares."""
+
+    path: Path
+    distribution: Distribution | None
+    """None for a file that was named directly: its header says which column is which."""
+
+    def read(self) -> MemoryReading:
+        """Read the file, with its columns in the declared order; refuse one whose ids contradict that."""
+        declared = self.distribution
+        if declared is None:
+            return read_ratings_file(self.path)
+        content = read_ratings_file(self.path, columns=declared.columns, delimiter=declared.delimiter)
+        items = content.ratings.items
+        others = [item for item in items if declared.asins and not _ASIN.fullmatch(item)]
+        if 2 * len(others) > len(items):  # its user and item columns are probably swapped
+            count = f"{len(others):,} of {len(items):,} item ids are not Amazon's (10 digits or capital letters)"
+            order = f"by its name it is {declared.release}, with the item in column {declared.columns.item}"
+            rule = f"{count}, such as {shorten(others[0])}; {order}: does it have another order?"
+            raise refusal(self.path, rule)
+        return content
+
+
+def find_files(root: Path, folder: str, *names: str) -> tuple[KnownFile, ...]:
+    """Return the named files, or the files of the named domains of the paper, in one folder of the data sets.
+
+    Args:
+        root: the folder of data sets (PRICDR_DATA).
+        folder: the folder of one data set.
+        names: each a file in it, or one of :data:`DOMAINS`.
+
+    Raises:
+        MissingDataError: one of them is not there; its ``expected`` says which files would do.
+        InputError: there are several files of a domain, or domains of different releases.
+    """
+    found = {name: _find(root / folder, name) for name in names}
+    missing = [_expected(folder, name) for name, file in found.items() if file is None]
+    if missing:
+        raise MissingDataError(*missing)
+    files = tuple(file for name in names if (file := found[name]) is not None)
+    releases = {file.distribution.release: file.path for file in files if file.distribution is not None}
+    if len(releases) > 1:
+        parts = " and ".join(f"{path.name} ({release})" for release, path in releases.items())
+        raise InputError(f"{root / folder}: {parts} are of different releases; both domains must come from one")
+    return files
+
+
+def _expected(folder: str, name: str) -> str:
+    """Return, for messages, which files are accepted for a file or a domain.
+
+    >>> _expected("douban_raw", "movie")
+    'one of douban_raw/douban_movie/ratings.dat, douban_raw/movie.csv (each also .gz)'
+    """
+    if name not in DOMAINS:
+        return f"{folder}/{name}"
+    files = ", ".join(f"{folder}/{distribution.file_name.format(name)}" for distribution in DOMAINS[name])
+    return f"one of {files} (each also .gz)"
+
+
+def _find(folder: Path, name: str) -> KnownFile | None:
+    if name not in DOMAINS:
+        return KnownFile(folder / name, None) if (folder / name).is_file() else None
+    candidates = [
+        KnownFile(folder / f"{distribution.file_name.format(name)}{suffix}", distribution)
+        for distribution in DOMAINS[name]
+        for suffix in ("", ".gz")
+    ]
+    existing = [file for file in candidates if file.path.is_file()]
+    if len(existing) > 1:
+        names = " and ".join(str(file.path.relative_to(folder)) for file in existing)
+        raise InputError(f"{folder}: {names} are all files of {name}; keep the one to be read")
+    return existing[0] if existing else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +162,6 @@ class Task:
         if self.official is not None:
             return self.official
         return hold_out(self.pair.target, seed=seed, cold=self.cold)
-
-
-def is_present(spec: DataSpec, root: Path, prepared: Path | None = None) -> bool:
-    """Return whether all files of the data are there, or its prepared arrays."""
-    return not missing_files(spec, root, prepared)
 
 
 def missing_files(spec: DataSpec, root: Path, prepared: Path | None = None) -> tuple[str, ...]:
@@ -80,26 +192,24 @@ def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
 
 
 def _kept(spec: DataSpec, prepared: Path | None) -> Path | None:
-    return None if prepared is None else prepared / f"{spec.folder}-{_digest(spec)}.npz"
-
-
-def _digest(spec: DataSpec) -> str:
-    """Return what tells one preparation from another; which users are cold is decided later."""
+    """Return where the arrays are kept; which users are cold is decided later."""
+    if prepared is None:
+        return None
     content = json.dumps({**spec.content(), "cold": None}, sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:8]
+    return prepared / f"{spec.folder}-{hashlib.sha256(content.encode()).hexdigest()[:8]}.npz"
+
+
+def prepare_pair(spec: DataSpec, source: Ratings, target: Ratings) -> DomainPair:
+    """Return the pair that a spec makes of two domains, with duplicate items and with values still."""
+    if spec.filtered:
+        return DomainPair(source.select(users=target.users), target)
+    return prepare(source, target, threshold=spec.threshold, core=spec.core)
 
 
 def _prepare(spec: DataSpec, root: Path) -> Task:
-    # Imported here: where arrays are prepared already, DuckDB need not be installed.
-    from pricdr.data.pairs import prepare
-    from pricdr.data.splits import read_official
-
-    source, target = (file.ratings for file in read_pair(root, spec.folder, spec.source, spec.target))
-    if spec.filtered:
-        pair = DomainPair(source.positives().select(users=target.users), target.positives())
-    else:
-        prepared = prepare(source, target, threshold=spec.threshold, core=spec.core)
-        pair = DomainPair(prepared.source.positives(), prepared.target.positives())
+    source, target = (file.read().ratings for file in find_files(root, spec.folder, spec.source, spec.target))
+    rated = prepare_pair(spec, source, target)
+    pair = DomainPair(rated.source.positives(), rated.target.positives())
     if spec.distinct:
         pair = pair.without_duplicates()
     official = None if spec.official is None else read_official(root / spec.folder / spec.official, pair.target)
@@ -108,12 +218,11 @@ def _prepare(spec: DataSpec, root: Path) -> Task:
 
 def _save(path: Path, task: Task) -> None:
     arrays: dict[str, Any] = {"users": np.array(task.pair.users)}
-    sides = [("source", task.pair.source), ("target", task.pair.target)]
     if task.official is not None:
         for name in ("validation", "test"):
             held_out: HeldOut = getattr(task.official, name)
             arrays[name] = np.column_stack([held_out.users, held_out.items, held_out.negatives]).astype(np.int32)
-    for name, side in sides:
+    for name, side in (("source", task.pair.source), ("target", task.pair.target)):
         arrays[f"{name}_items"] = np.array(side.items)
         arrays[f"{name}_indptr"] = side.matrix.indptr.astype(np.int32)
         arrays[f"{name}_indices"] = side.matrix.indices.astype(np.int32)

@@ -9,9 +9,8 @@ from typing import Final
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
 from pricdr.experiments.measured import Access, Experiment
-from pricdr.experiments.outline import SUFFIX as SUFFIX
-from pricdr.experiments.outline import ArmOutline, read_outline
-from pricdr.experiments.results import read
+from pricdr.experiments.results import SUFFIX as SUFFIX
+from pricdr.experiments.results import ArmOutline, read, read_outline
 from pricdr.experiments.search import Trial, read_trials
 from pricdr.progress import Progress, silent
 from pricdr.untrusted import Folder

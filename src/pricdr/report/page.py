@@ -13,8 +13,7 @@ from pricdr import __version__
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments import table3
 from pricdr.experiments.measured import STRATA, Access, Experiment, Measurement, number
-from pricdr.experiments.outline import ArmOutline
-from pricdr.experiments.synthetic_results import CONTROLS, read_synthetic, share
+from pricdr.experiments.results import CONTROLS, ArmOutline, read_synthetic, share
 from pricdr.pages import (
     Block,
     Bullets,

@@ -124,9 +124,7 @@ def run(
     return failures
 
 
-def run_arm(
-    task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: Checkpoints | None = None
-) -> Result:
+def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: Checkpoints | None = None) -> Result:
     """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
     watch_memory()

@@ -11,8 +11,7 @@ from scipy.stats import norm
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.privacy.accounting import LATTICE_FACTOR
-from pricdr.release.inspection import Inspection, percent_up
-from pricdr.release.page import render_inspection
+from pricdr.release.inspection import Inspection, percent_up, render_inspection
 from pricdr.signing import public_text
 from pricdr.strategies import JLT, Spectral
 from tests.pages.parsed import require_self_contained
@@ -147,23 +146,17 @@ def test_the_page_loads_nothing_and_is_whole(tmp_path):
         assert shown in page.text
 
 
-def test_the_page_shows_the_curve_the_lengths_and_the_budget(tmp_path):
+def test_the_page_shows_the_curve_and_the_lengths(tmp_path):
     inspection = inspected(tmp_path)
     page = require_self_contained(render_inspection(inspection))
     # A picture says its figures; without altair there are only the words.
     words = page.text + " ".join(page.values("img", "alt"))
-    assert "5\xa0% false alarms, at most 21\xa0% detections" in words
+    assert "5\xa0% false alarms, 21\xa0% detections" in words
     assert "at most 21 are found. Blind guessing finds 5." in page.text
-    assert "No ledger is stated" in page.text
     noise = inspection.noise
     row = math.sqrt(noise.mean_square * inspection.certificate.dim)
-    for length in (noise.sensitivity, noise.sigma, noise.noise_length, row):
+    for length in (noise.sensitivity, noise.noise_length, row):
         assert f"{length:.4g}" in page.text
-    ledger = Ledger.create(tmp_path / "budget.jsonl", Guarantee(epsilon=8, delta=1e-6))
-    (tmp_path / "with").mkdir()
-    text = render_inspection(inspected(tmp_path / "with", ledger=ledger))
-    assert "No ledger is stated" not in text
-    assert "a budget of ε = 8 for all its releases together. After this one, ε = 4 of it" in text
 
 
 def test_hostile_words_of_a_source_are_text(tmp_path):

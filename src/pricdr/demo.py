@@ -54,8 +54,7 @@ from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.ledger import Ledger
 from pricdr.progress import Progress, silent
 from pricdr.release import Release, verify
-from pricdr.release.inspection import Inspection
-from pricdr.release.page import inspection_sections
+from pricdr.release.inspection import Inspection, attack_section
 from pricdr.release.readme import statement
 from pricdr.signing import create_keys, read_private_key
 from pricdr.strategies import Guided, Spectral, Strategy
@@ -297,7 +296,7 @@ def outcome_page(measured: Comparison, inspection: Inspection) -> str:
         for part in statement(inspection.certificate)
         if part.title in ("What is promised", "What it means for a whole user", "What is not protected")
     ]
-    sections = [figures, *inspection_sections(inspection), *promise, repeat]
+    sections = [figures, attack_section(inspection.certificate), *promise, repeat]
     return render(Page(lead.heading, sections, lead.blocks))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pricdr.errors import printable
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
 
 
 @cache
@@ -26,6 +26,13 @@ def template_environment(package: str = "pricdr") -> "Environment":
         keep_trailing_newline=True,
         finalize=_shown,
     )
+
+
+@cache
+def text_template(name: str) -> "Template":
+    """Return a template of plain text: every value is printable, so it stays on its line, and nothing is escaped."""
+    environment = template_environment().overlay(autoescape=False, finalize=lambda value: printable(str(value)))
+    return environment.get_template(name)
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template is given

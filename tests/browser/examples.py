@@ -11,8 +11,7 @@ from pricdr.demo import outcome_page
 from pricdr.evaluation.comparison import RANKINGS, Comparison
 from pricdr.evaluation.metrics import per_user
 from pricdr.pages import render
-from pricdr.release.inspection import Inspection
-from pricdr.release.page import render_inspection
+from pricdr.release.inspection import Inspection, render_inspection
 from pricdr.report.folder import read_folder
 from pricdr.report.page import report
 from pricdr.strategies import JLT

@@ -38,8 +38,7 @@ from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
 from pricdr.release.certify import calibrated_by, issue
 from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE, USERS
-from pricdr.release.inspection import Inspection
-from pricdr.release.page import render_inspection
+from pricdr.release.inspection import Inspection, render_inspection
 from pricdr.release.readme import readme
 from pricdr.release.revocation import ENDING, FIRST_LINE, Notice, require_not_revoked
 from pricdr.signing import public_text, sign

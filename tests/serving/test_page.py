@@ -298,7 +298,7 @@ def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plai
         "Its signature was checked when the model was trained.",
     ):
         assert part in text
-    assert "budget of ε = 16 for all its releases together. After this one, ε = 8 of it is spent" in response.text
+    assert "Release 1 of this ledger: epsilon 8 spent of 16 at delta 1e-06" in response.text
     assert response.text.count("<img ") == 1
     assert "No release was used." in words(client_for(companies, "without").get("/page/certificate"))
 

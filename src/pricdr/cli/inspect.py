@@ -51,7 +51,7 @@ def _inspect(folder: Path, public_key: Path | None, json_output: JsonOutput | No
     from pricdr.files import require_writable, write_new
     from pricdr.release import verify
     from pricdr.release.folder import require_outside_releases
-    from pricdr.release.inspection import Inspection
+    from pricdr.release.inspection import Inspection, render_inspection
 
     if html is not None:
         require_writable(html)
@@ -65,8 +65,6 @@ def _inspect(folder: Path, public_key: Path | None, json_output: JsonOutput | No
     if json_output is not None:
         json_output.write(inspection.to_dict())
     if html is not None:
-        from pricdr.release.page import render_inspection
-
         write_new(html, render_inspection(inspection).encode())
 
 

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Protocol, TypeAlias
 from markupsafe import Markup
 
 from pricdr.errors import ParameterError, plain, printable
-from pricdr.markup import template_environment
+from pricdr.markup import template_environment, text_template
 
 _NUMBER: Final = re.compile(r"[^\d+−-]{0,2}([+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 """A number at the beginning of a cell, perhaps behind a sign such as < or ~."""
@@ -273,8 +273,7 @@ def sections_of(template: str, blocks: Mapping[str, Content], **values: object) 
     ``= name | value`` a fact; ``@ name`` stands for ``blocks`` of that name. A value is printable, so it stays on its
     line, and cannot change what the line is.
     """
-    environment = template_environment().overlay(autoescape=False, finalize=lambda value: printable(str(value)))
-    text = environment.get_template(template).render(values)
+    text = text_template(template).render(values)
     sections: list[Section] = []
     shown: list[Block | str] = []
     signed = [line.partition(" ")[::2] for line in text.splitlines() if line.strip()]

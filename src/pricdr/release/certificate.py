@@ -9,6 +9,7 @@ from which is the business of ``issue``.
 import hashlib
 import json
 import math
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -21,6 +22,8 @@ from pricdr.extensions import NAME_PATTERN
 SCHEMA_VERSION: Final = 6
 """The only one: 1 to 5 were those of folders with a ``release.parquet``, and are not read."""
 MAX_BYTES: Final = 1 << 20
+TOLERANCE: Final = 1e-9
+"""Relative: another machine may compute the last bits of a figure differently."""
 _LARGEST: Final = 1e50
 """The largest figure that may follow from what was declared: its square is still finite."""
 
@@ -31,12 +34,19 @@ def _printable(text: str) -> str:
     return text
 
 
-def require_issuer(text: str) -> str:
-    """Return ``text`` if it can name an issuer: it is shown wherever a release is."""
-    if not (0 < len(text) <= 200 and text.isprintable() and text == text.strip()):
-        rule = "1 to 200 printable characters without a space at either end"
-        raise ParameterError(f"issuer must be {rule}, got {text!r:.60}")
-    return text
+def words_rule(name: str, limit: int) -> Callable[[str], str]:
+    """Return a check of the words by which a source speaks for itself: they are shown wherever a release is."""
+
+    def require(text: str) -> str:
+        if not (0 < len(text) <= limit and text.isprintable() and text == text.strip()):
+            rule = f"1 to {limit} printable characters without a space at either end"
+            raise ParameterError(f"{name} must be {rule}, got {text!r:.60}")
+        return text
+
+    return require
+
+
+require_issuer: Final = words_rule("issuer", 200)
 
 
 def _calendar_day(text: str) -> str:
@@ -247,6 +257,16 @@ class Certificate(_Part):
         return self.noise.source == "secret"
 
     @property
+    def noisy(self) -> bool:
+        """Whether there is noise, secret or not."""
+        return self.noise.source != "none"
+
+    @property
+    def asked(self) -> float | None:
+        """The ε that was asked for: the nominal one, under the paper's calibration."""
+        return self.epsilon if self.nominal_epsilon is None else self.nominal_epsilon
+
+    @property
     def promise(self) -> str:
         """What it promises on one line, every figure rounded up; first of all, that it is not private."""
         if not self.promises or self.epsilon is None:
@@ -264,7 +284,14 @@ class Certificate(_Part):
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Certificate":
         """Return the certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
-        content = _parse(raw)
+        if len(raw) > MAX_BYTES:
+            raise VerificationError(f"certificate.json has over {MAX_BYTES} bytes")
+        try:
+            content = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise VerificationError("certificate.json is not JSON text") from error
+        if not isinstance(content, dict):
+            raise VerificationError("certificate.json does not hold a JSON object")
         version = content.get("schema_version")
         if type(version) is not int or version != SCHEMA_VERSION:
             raise VerificationError(
@@ -282,6 +309,22 @@ class Certificate(_Part):
         if digest != content_digest(content) or certificate.to_bytes() != raw:
             raise VerificationError("certificate.json was changed after it was written: its digest does not fit")
         return certificate
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever JSON can hold
+    """Yield every value in JSON that is neither a list nor an object, with its path, as in ``steps.0.sigma``."""
+    if isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, value
+
+
+def alike(left: Any, right: Any) -> bool:  # noqa: ANN401 - whatever JSON can hold
+    """Return whether two values are equal, figures up to the last bits: another machine may compute those otherwise."""
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=TOLERANCE)
+    return bool(left == right)
 
 
 def today() -> str:
@@ -313,18 +356,6 @@ def schema_text() -> str:
     }
     schema["required"] = [*schema["required"], "files", "digest"]
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-def _parse(raw: bytes) -> dict[str, Any]:
-    if len(raw) > MAX_BYTES:
-        raise VerificationError(f"certificate.json has over {MAX_BYTES} bytes")
-    try:
-        content = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise VerificationError("certificate.json is not JSON text") from error
-    if not isinstance(content, dict):
-        raise VerificationError("certificate.json does not hold a JSON object")
-    return content
 
 
 def seal(content: dict[str, Any]) -> bytes:

@@ -31,6 +31,7 @@ from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Grid, UserGro
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
+    TOLERANCE,
     BoundsStatement,
     Certificate,
     EpsilonAtDelta,
@@ -38,6 +39,8 @@ from pricdr.release.certificate import (
     LedgerStatement,
     NoiseStatement,
     StepStatement,
+    alike,
+    leaves,
     rounded_up,
 )
 
@@ -50,12 +53,11 @@ STATED: Final = (
     *("software", "issuer", "issued"),
 )
 """Fields of a certificate that are declared, and follow from nothing else."""
-_TOLERANCE: Final = 1e-9
 
 
 def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certificate:
     """Return the certificate of a draft, without its files; :class:`VerificationError` where it contradicts itself."""
-    noisy, last, bounds = _noisy(draft), calibrated[-1], declared_by(draft).bounds
+    noisy, last, bounds = draft.noisy, calibrated[-1], declared_by(draft).bounds
     epsilon, nominal = _epsilons(draft, calibrated)
     _check_statements(draft, calibrated)
     derived = {
@@ -68,8 +70,10 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
         "grid": _stated_grid(last.grid, noisy),
         "steps": [_step(one, calibrated, noisy) for one in calibrated],
         "neighbours": _neighbours(draft, calibrated),
-        "epsilon_at_delta": _curve(draft, calibrated),
-        "whole_user": _whole_user(draft, calibrated),
+        "epsilon_at_delta": [
+            EpsilonAtDelta(delta=delta, epsilon=_stated(_epsilon_at(calibrated, delta))) for delta in DELTAS if noisy
+        ],
+        "whole_user": _whole_user(draft, calibrated) if noisy and draft.unit == Unit.RATING.value else [],
         "bounds": bounds_statement(bounds),
         "noise": NoiseStatement(
             law="discrete Gaussian on the grid, independent in every coordinate" if noisy else "none",
@@ -91,9 +95,10 @@ def check(certificate: Certificate) -> None:
         again = issue(certificate, calibrated_by(certificate))
     except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
         raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
-    for name in type(certificate).model_fields:
-        if name not in {"files", "signed_by"}:  # facts about the folder, which ``verify`` checks against it
-            _require_agreement(name, _plain(getattr(certificate, name)), _plain(getattr(again, name)))
+    # The last two are facts about the folder, which ``verify`` checks against it.
+    stated, follows = (dict(leaves(c.model_dump(exclude={"files", "signed_by"}))) for c in (certificate, again))
+    for name in {**stated, **follows}:
+        _require_agreement(name, stated.get(name, "nothing"), follows.get(name, "nothing"))
 
 
 def declared_by(c: Certificate) -> Declared:
@@ -169,15 +174,6 @@ def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerState
     )
 
 
-def _noisy(c: Certificate) -> bool:
-    return c.noise.source != "none"
-
-
-def _asked(c: Certificate) -> float | None:
-    """Return the ε that was asked for: the nominal one, under the paper's calibration."""
-    return c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon
-
-
 def _epsilon_at(calibrated: Sequence[CalibratedStep], delta: float) -> float:
     """Return ε of the whole release, with the noise table's error counted."""
     return composed_epsilon([(total_mu(calibrated), total_numbers(calibrated))], delta)
@@ -210,8 +206,8 @@ def _step(one: CalibratedStep, calibrated: Sequence[CalibratedStep], noisy: bool
 
 def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[float | None, float | None]:
     """Return the exact and the nominal ε; refuse an ε below what σ gives."""
-    sigmas, asked = [one.grid.sigma for one in calibrated], _asked(c)
-    if not _noisy(c):
+    sigmas, asked = [one.grid.sigma for one in calibrated], c.asked
+    if not c.noisy:
         if any(sigmas) or asked is not None:
             raise VerificationError("a release without noise cannot state sigma or epsilon")
         return None, None
@@ -224,24 +220,20 @@ def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[flo
         if not math.isfinite(delivered):
             raise ParameterError(f"nominal epsilon {asked:g} delivers nothing that can be certified")
         return delivered, asked
-    if delivered > asked * (1 + _TOLERANCE):
+    if delivered > asked * (1 + TOLERANCE):
         raise VerificationError(
             f"epsilon {asked:g} promises more than sigma gives: {delivered:.6g} at delta {c.delta:g}"
         )
     return asked, None
 
 
-def _unlisted_pay(calibrated: Sequence[CalibratedStep]) -> bool:
-    return any(one.step.payer is UserGroup.UNLISTED for one in calibrated)
-
-
 def _check_statements(c: Certificate, calibrated: Sequence[CalibratedStep]) -> None:
     """Refuse statements that contradict each other where no derived field would show it."""
     kind, universe = BY_NAME[c.strategy.name], c.input.item_universe
     # Users outside the list may have rated items that nobody declared; which ones exist must not show.
-    hashes = _unlisted_pay(calibrated) and c.items is None
+    hashes = c.items is None and any(one.step.payer is UserGroup.UNLISTED for one in calibrated)
     # Without noise a release costs more than any budget: no ledger can have paid for it.
-    total = total_mu(calibrated) if _noisy(c) else math.inf
+    total = total_mu(calibrated) if c.noisy else math.inf
     faults = {
         f"strategy {kind.name} needs an item universe, and none is stated": (
             universe == "not needed" and kind.needs_catalogue
@@ -268,9 +260,9 @@ def _check_statements(c: Certificate, calibrated: Sequence[CalibratedStep]) -> N
 def _check_account(account: LedgerStatement, mu: float, numbers: int) -> None:
     # At least what one release of that μ would cost; the true total counts more noisy numbers.
     least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
-    if account.mu_total < mu * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
+    if account.mu_total < mu * (1 - TOLERANCE) or account.epsilon_total < least * (1 - TOLERANCE):
         raise VerificationError("the ledger's totals are less than its releases cost")
-    if account.epsilon_total > account.budget_epsilon * (1 + 2 * _TOLERANCE):
+    if account.epsilon_total > account.budget_epsilon * (1 + 2 * TOLERANCE):
         raise VerificationError("the ledger states more than its budget as spent")
     if None in (account.recorded, account.nonce, account.opening, account.head):
         raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
@@ -278,19 +270,11 @@ def _check_account(account: LedgerStatement, mu: float, numbers: int) -> None:
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
 
 
-def _curve(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[EpsilonAtDelta]:
-    if not _noisy(c):
-        return []
-    return [EpsilonAtDelta(delta=d, epsilon=_stated(_epsilon_at(calibrated, d))) for d in DELTAS]
-
-
 def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[GroupFigure]:
     """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
 
     Rows in independent random directions give about √t·μ; parallel rows attain the worst case.
     """
-    if c.unit == Unit.USER.value or not _noisy(c):
-        return []
     whole, numbers = total_mu(calibrated), total_numbers(calibrated)
 
     def cost(mu: float) -> float | None:
@@ -309,7 +293,7 @@ def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[Gr
 
 def _neighbours(c: Certificate, calibrated: Sequence[CalibratedStep]) -> str:
     """Return the neighbouring relation that the promise is about, in one sentence."""
-    everybody = " (listed or not)" if _unlisted_pay(calibrated) else ""
+    everybody = " (listed or not)" if any(one.step.payer is UserGroup.UNLISTED for one in calibrated) else ""
     if c.unit == Unit.RATING.value:
         return (
             f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
@@ -347,7 +331,7 @@ def _not_protected(c: Certificate) -> list[str]:
 
 def _warnings(c: Certificate, calibrated: Sequence[CalibratedStep], bounds: Bounds) -> list[str]:
     """Return what whoever reads the certificate should be warned of; empty where there is nothing."""
-    lines, asked, last = list(delta_warnings(c.delta, c.users)), _asked(c), calibrated[-1]
+    lines, asked, last = list(delta_warnings(c.delta, c.users)), c.asked, calibrated[-1]
     if c.noise.source == "secret" and asked is not None:
         # Under the paper's calibration what was asked for is not what is promised.
         exact = c.calibration == Calibration.EXACT.value
@@ -361,7 +345,7 @@ def _warnings(c: Certificate, calibrated: Sequence[CalibratedStep], bounds: Boun
     if c.guide is not None and not c.guide.private:
         lines.append("the guide is NOT PRIVATE: it protects nobody on the other side")
     # Learnt rows pay for their rounding instead, so it cannot hide anything that was not paid for.
-    if _noisy(c) and last.step.spread is None and not last.grid.keeps_signal(bounds, c.dim):
+    if c.noisy and last.step.spread is None and not last.grid.keeps_signal(bounds, c.dim):
         lines.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
     return lines
 
@@ -371,25 +355,7 @@ def _stated(epsilon: float) -> float | None:
 
 
 def _require_agreement(name: str, stated: Any, follows: Any) -> None:  # noqa: ANN401
-    if not _same(stated, follows):
+    if not alike(stated, follows):
         raise VerificationError(
             f"{name} is stated as {stated!s:.60}, but {follows!s:.60} follows from the rest of the certificate"
         )
-
-
-def _plain(value: object) -> Any:  # noqa: ANN401
-    """Return models as dictionaries, for comparing and for showing."""
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return value.model_dump() if hasattr(value, "model_dump") else value
-
-
-def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
-    """Return whether two values are equal up to rounding: another machine may compute the last bits otherwise."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, float) and isinstance(right, float | int) and not isinstance(right, bool):
-        return math.isfinite(right) and abs(left - right) <= _TOLERANCE * abs(right)
-    return bool(left == right)

@@ -91,21 +91,13 @@ class Release:
     def _repr_html_(self) -> str:
         """Show a notebook sizes and the promise."""
         from pricdr.markup import summary_html
-        from pricdr.release.readme import weakness
+        from pricdr.release.readme import in_short, weakness
 
         c = self.certificate
-        facts = {
-            "users": f"{len(self.users):,}",
-            "numbers per user": f"{c.dim:,}",
-            "strategy": c.strategy.name,
-            "promise": "none" if not c.promises else f"epsilon {c.epsilon:g}, delta {c.delta:g} per {c.unit}",
-            "noise": f"standard deviation {c.sigma:g}" if c.sigma else "none",
-            # A signature that nobody checked says nothing about who made the release.
-            "checks": f"verified, signed by {c.signed_by or 'nobody'}" if self.verified else "not verified",
-        }
+        # A signature that nobody checked says nothing about who made the release.
+        checks = f"verified, signed by {c.signed_by or 'nobody'}" if self.verified else "not verified"
         warning = "" if c.private else "NOT PRIVATE: it must not leave the source"
-        notes = dict.fromkeys((*c.warnings, *weakness(c)))
-        return summary_html("Release", facts, notes=list(notes), warning=warning)
+        return summary_html("Release", {**in_short(c), "Checks": checks}, notes=weakness(c), warning=warning)
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
         """Return a data frame of ``user`` and ``vector``.
@@ -199,13 +191,20 @@ def verify(
     """
     from pricdr.release.certify import check
     from pricdr.release.checks import check_matrix
+    from pricdr.release.readme import readme
 
     with _opened(folder) as opened:
         certificate, raw = _read_certificate(opened)
         _check_signature(opened, certificate, raw, public_key)
-        _check_listing(opened, certificate)
+        if set(certificate.files) != {MATRIX, USERS, README}:
+            raise VerificationError(f"the certificate must list exactly {MATRIX}, {USERS} and {README}")
+        opened.require_only(CERTIFICATE, *certificate.files, *([SIGNATURE] if certificate.signed_by else []))
         check(certificate)
-        _check_readme(opened, certificate)
+        words = opened.read(README, limit=_MAX_README_LENGTH)
+        _require_hash(README, hashlib.sha256(words), certificate.files)
+        # People read README.md, not the certificate: a matching hash alone would let it promise anything.
+        if words != readme(certificate).encode():
+            raise VerificationError(f"{README} does not say what the certificate says")
         release = _read_rows(opened, certificate, verified=True)
     # Last, because it relies on a σ that has been checked.
     check_matrix(release.matrix, certificate)
@@ -302,40 +301,18 @@ def _check_signature(
         raise VerificationError(f"{SIGNATURE} is not a valid signature of {CERTIFICATE}")
 
 
-def _check_listing(opened: Folder, certificate: "Certificate") -> None:
-    if set(certificate.files) != {MATRIX, USERS, README}:
-        raise VerificationError(f"the certificate must list exactly {MATRIX}, {USERS} and {README}")
-    signature = (SIGNATURE,) if certificate.signed_by else ()
-    opened.require_only(CERTIFICATE, *certificate.files, *signature)
-
-
-def _check_readme(opened: Folder, certificate: "Certificate") -> None:
-    """Refuse a README.md that does not say what the certificate says."""
-    from pricdr.release.readme import readme
-
-    content = opened.read(README, limit=_MAX_README_LENGTH)
-    _require_hash(README, hashlib.sha256(content), certificate.files)
-    # People read README.md, not the certificate: a matching hash alone would let it promise anything.
-    if content != readme(certificate).encode():
-        raise VerificationError(f"{README} does not say what the certificate says")
-
-
 def _read_rows(opened: Folder, certificate: "Certificate", *, verified: bool) -> Release:
     """Read the ids, then the matrix; to be ``verified``, their hashes must be those that are stated."""
-    hashes = certificate.files if verified else {}
-    users = _read_users(opened, certificate.users, hashes)
-    return Release(_read_matrix(opened, certificate, hashes), users, certificate, verified=verified)
-
-
-def _read_users(opened: Folder, count: int, hashes: Mapping[str, str]) -> Ids:
+    count, hashes = certificate.users, certificate.files if verified else {}
     content = opened.read(USERS, limit=min(count * (4 * MAX_ID_LENGTH + 1), memory_limit() // 4))
     _require_hash(USERS, hashlib.sha256(content), hashes)
     if (lines := content.count(b"\n")) != count:
         raise VerificationError(f"{USERS} has {lines:,} lines, the certificate states {count:,} users")
     try:
-        return parse_id_lines("user", content)
+        users = parse_id_lines("user", content)
     except InputError as error:
         raise VerificationError(f"{USERS}: {error}") from error
+    return Release(_read_matrix(opened, certificate, hashes), users, certificate, verified=verified)
 
 
 def _read_matrix(opened: Folder, certificate: "Certificate", hashes: Mapping[str, str]) -> Float32Array:

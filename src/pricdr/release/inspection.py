@@ -3,7 +3,7 @@
 The sections of a certificate come from ``readme``. What is added here a certificate cannot say of itself: who signed it
 and whether the reader knows that key, the hashes of the files, how much of the published numbers is noise, and the
 whole curve of false alarms against detections. Of two releases the first thing said is who is promised more, and by how
-much; then every field, user and row that changed.
+much; then every field, user and row that changed. A page loads nothing, and whatever a certificate holds is text in it.
 """
 
 import hashlib
@@ -15,18 +15,20 @@ from typing import Any, Final
 import numpy as np
 
 from pricdr import __version__
+from pricdr.pages import Block, Bullets, Facts, Figure, Page, Section, render, table
+from pricdr.pages.charts import WIDTH, chart_figure, undrawn
 from pricdr.privacy.accounting import TradeOff
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.release.certificate import Certificate, today
+from pricdr.release.certificate import Certificate, alike, leaves, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
-from pricdr.release.readme import ReadmeSection, statement
+from pricdr.release.readme import ReadmeSection, in_short, percent_up, statement, trade_off_of
 from pricdr.signing import fingerprint, public_from_text
 
 INSPECTION_LAYOUT: Final = 1
 """Version of :meth:`Inspection.to_dict`. Keys may be added; one that is removed or means something else needs a new
 one."""
 DIFFERENCE_LAYOUT: Final = 2
-"""The same of :meth:`Difference.to_dict`."""
+"""The same of :meth:`ReleaseChange.to_dict`."""
 FALSE_ALARMS: Final = (0.01, 0.05, 0.1, 0.25, 0.5)
 """Where the curve is written out in figures."""
 
@@ -71,11 +73,6 @@ class Signer:
     given: bool
     """Whether the reader asked for this very key."""
 
-    @property
-    def known_by(self) -> str:
-        """Whose key it is, as far as the reader can know."""
-        return "the public key that was given" if self.given else "a key that nobody vouched for here"
-
 
 @dataclass(frozen=True)
 class NoiseAndSignal:
@@ -91,28 +88,28 @@ class NoiseAndSignal:
     """Of their noise alone, as certified."""
     error: float
     """The standard error of a mean square of noise alone, relative to it."""
+    noise_share: float
+    """The share of noise in the mean square; about 1 where nothing but noise can be seen."""
 
     @classmethod
     def of(cls, release: Release) -> "NoiseAndSignal":
         """Compare the published numbers with their noise: both are public, so this costs nobody anything."""
         c = release.certificate
         total = math.fsum(float(np.square(rows, dtype=np.float64).sum()) for rows in row_chunks(release.matrix))
-        row_noise = noise_length(c) ** 2
-        fourth = math.fsum(step.numbers * step.sigma**4 for step in c.steps if step.published)
+        published = [step for step in c.steps if step.published]
+        row_noise = math.fsum(step.numbers * step.sigma**2 for step in published)
+        fourth = math.fsum(step.numbers * step.sigma**4 for step in published)
+        mean_square = total / release.matrix.size
         return cls(
             sigma=c.sigma,
             sensitivity=c.sensitivity,
-            noise_length=noise_length(c),
-            mean_square=total / release.matrix.size,
+            noise_length=math.sqrt(row_noise),
+            mean_square=mean_square,
             noise_mean_square=row_noise / c.dim,
             # The square of a centred normal has variance 2σ⁴.
             error=math.sqrt(2 * fourth / len(release.users)) / row_noise if row_noise else 0.0,
+            noise_share=row_noise / c.dim / mean_square if mean_square else 0.0,
         )
-
-    @property
-    def noise_share(self) -> float:
-        """The share of noise in the mean square; about 1 where nothing but noise can be seen."""
-        return self.noise_mean_square / self.mean_square if self.mean_square else 0.0
 
 
 @dataclass(frozen=True)
@@ -142,15 +139,26 @@ class Inspection:
             trade_off=trade_off_of(c),
         )
 
+    @property
+    def signature(self) -> list[str]:
+        """Who signed it, in words."""
+        if self.signer is None:
+            return ["Not signed: anybody can have made this release."]
+        by = "the public key that was given" if self.signer.given else "a key that nobody vouched for here"
+        return [
+            f"Signed (Ed25519) by {by}.",
+            f"Its fingerprint, the SHA-256 of the key in DER: {self.signer.fingerprint}.",
+        ]
+
     def sections(self) -> list[ReadmeSection]:
         """Return all of it in words: what README.md says, and what it cannot say."""
-        return [
-            *statement(self.certificate),
-            ReadmeSection("False alarms and detections", self._trade_off_lines()),
-            ReadmeSection("Noise and signal", self._noise_lines()),
-            ReadmeSection("Signature", self._signature_lines()),
-            ReadmeSection("Files, by SHA-256", tuple(f"{name}: {value}" for name, value in self.hashes.items())),
-        ]
+        added = {
+            "False alarms and detections": self._trade_off_lines(),
+            "Noise and signal": self._noise_lines(),
+            "Signature": self.signature,
+            "Files, by SHA-256": [f"{name}: {value}" for name, value in self.hashes.items()],
+        }
+        return [*statement(self.certificate), *(ReadmeSection(title, tuple(lines)) for title, lines in added.items())]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it for programs; ``docs/privacy-officer.md`` documents the layout."""
@@ -165,7 +173,7 @@ class Inspection:
             "recorded": None if c.ledger is None else c.ledger.recorded,
             "signature": None if self.signer is None else asdict(self.signer),
             "sha256": self.hashes,
-            "noise_and_signal": {**asdict(self.noise), "noise_share": self.noise.noise_share},
+            "noise_and_signal": asdict(self.noise),
             "trade_off": self._trade_off_content(),
             "sections": [asdict(section) for section in self.sections()],
             "certificate": c.model_dump(mode="json"),
@@ -184,63 +192,104 @@ class Inspection:
         ]
         return {"law": "gaussian", **asdict(curve), "points": points, "curve": [list(point) for point in curve.curve()]}
 
-    def _trade_off_lines(self) -> tuple[str, ...]:
+    def _trade_off_lines(self) -> list[str]:
         if self.trade_off is None:
-            return ("No curve: without noise that stays secret, nothing is kept from anybody.",)
-        rates = "; ".join(
-            f"{percent_up(alpha)} false alarms, {percent_up(self.trade_off.detections(alpha))} detections"
-            for alpha in FALSE_ALARMS
-        )
-        return (
-            f"The best test that anybody can make of one {self.certificate.unit}, at most: {rates}.",
+            return ["No curve: without noise that stays secret, nothing is kept from anybody."]
+        return [
+            f"The best test that anybody can make of one {self.certificate.unit}, at most: {_rates(self.trade_off)}.",
             f"This limit is exact for the noise that was added: the curve of a Gaussian mechanism at mu "
             f"{self.trade_off.mu:.6g}. It allows less than epsilon and delta alone would.",
-        )
+        ]
 
-    def _noise_lines(self) -> tuple[str, ...]:
+    def _noise_lines(self) -> list[str]:
         noise = self.noise
         if not noise.sigma:
-            return ("There is no noise.",)
+            return ["There is no noise."]
         seen = noise.mean_square / noise.noise_mean_square - 1
         share = (
             "nothing in their size tells them from noise alone"
             if seen < 3 * noise.error
             else f"noise is {min(1.0, noise.noise_share):.1%} of their mean square"
         )
-        return (
+        row = math.sqrt(noise.mean_square * self.certificate.dim)
+        return [
             f"One {self.certificate.unit} moves what is published by at most {noise.sensitivity:.4g}, measured in the "
-            f"last step; the noise in one user's row has a typical length of {noise.noise_length:.4g}.",
+            f"last step; the noise in one user's row has a typical length of {noise.noise_length:.4g}, and a published "
+            f"row, noise included, of {row:.4g} (root mean square).",
             f"Over all published numbers, {share}.",
+        ]
+
+
+def render_inspection(inspection: Inspection) -> str:
+    """Return the whole page: the release in short, drawn, and in all the words of its certificate."""
+    c, words = inspection.certificate, inspection.sections()
+    facts = {**in_short(c), "Signature": " ".join(inspection.signature)}
+    return render(
+        Page(
+            "A pricdr release, inspected",
+            lead=[words[0].lines[-1], Facts(facts)],
+            sections=[attack_section(c), *(Section(part.title, [Bullets(part.lines)]) for part in words)],
+            footer=[f"Verified and inspected on {inspection.inspected} (UTC) with pricdr {__version__}."],
         )
-
-    def _signature_lines(self) -> tuple[str, ...]:
-        if self.signer is None:
-            return ("Not signed: anybody can have made this release.",)
-        return (
-            f"Signed (Ed25519) by {self.signer.known_by}.",
-            f"Its fingerprint, the SHA-256 of the key in DER: {self.signer.fingerprint}.",
-        )
+    )
 
 
-def percent_up(rate: float) -> str:
-    """Return a rate as a percentage that never understates.
-
-    >>> percent_up(0.2541), percent_up(0.25), percent_up(0.99999)
-    ('26 %', '25 %', '100 %')
-    """
-    return f"{math.ceil(100 * rate - 1e-7)} %"
+def attack_section(c: Certificate, *lead: str) -> Section:
+    """Return the section of a page that shows what an attacker could learn, drawn and in figures."""
+    return Section("What an attacker could learn", [*lead, *_learnt(c)], "release-attack")
 
 
-def trade_off_of(c: Certificate) -> TradeOff | None:
-    """Return the curve of false alarms against detections that a certificate gives; None where nothing is promised."""
-    if not c.promises or c.mu is None or c.epsilon is None:
-        return None
-    return TradeOff(c.mu, c.epsilon, c.delta)
+def _learnt(c: Certificate) -> Iterator[Block | str]:
+    if (curve := trade_off_of(c)) is None:
+        yield "Everything: nothing is promised, and no curve can be drawn."
+        return
+    yield (
+        f"Somebody who knows everything except one {c.unit} looks at this release and says whether it is there. Of 100 "
+        f"releases without it, let 5 be called suspicious by mistake; then of 100 releases with it, at most "
+        f"{percent_up(curve.detections(0.05)).removesuffix(' %')} are found. Blind guessing finds 5."
+    )
+    yield _drawn(curve, c.unit)
+    rates = [(alpha, curve.detections(alpha), curve.detections_by_guarantee(alpha)) for alpha in FALSE_ALARMS]
+    header = ["false alarms", "detections, at most", "by (ε, δ) alone"]
+    rows = [list(map(percent_up, row)) for row in rates]
+    yield table("release-rates", "False alarms against detections, in figures", header, rows, names=0)
 
 
-def noise_length(c: Certificate) -> float:
-    """Return the typical length of the noise in one user's row."""
-    return math.sqrt(math.fsum(step.numbers * step.sigma * step.sigma for step in c.steps if step.published))
+def _rates(curve: TradeOff) -> str:
+    rates = ((percent_up(alpha), percent_up(curve.detections(alpha))) for alpha in FALSE_ALARMS)
+    return "; ".join(f"{alarms} false alarms, {found} detections" for alarms, found in rates)
+
+
+def _drawn(curve: TradeOff, unit: str) -> Figure:
+    """Draw the exact curve, the bound by (ε, δ) alone, and the points at a few rates of false alarms."""
+    id, caption = "release-curve", "False alarms against detections"
+    note = (
+        "Solid: the exact limit, from the accounting of this release's noise. Dashed: what (ε, δ) alone would allow. "
+        "Dotted: blind guessing."
+    )
+    in_words = f"The best test for one {unit}, at most: {_rates(curve)}. Blind guessing detects as often as it errs."
+    if missing := undrawn(id, caption, in_words, note):
+        return missing
+    import altair as alt
+
+    axis = alt.Axis(format="%", tickCount=5)
+    x = alt.X("x:Q", title="false alarms", scale=alt.Scale(domain=[0, 1]), axis=axis)
+    y = alt.Y("y:Q", title="detections, at most", scale=alt.Scale(domain=[0, 1]), axis=axis)
+
+    def line(points: list[tuple[float, float]], dash: list[int], opacity: float) -> alt.Chart:
+        values = [{"x": alarms, "y": found, "at": at} for at, (alarms, found) in enumerate(points)]
+        drawn: alt.Chart = alt.Chart(alt.InlineData(values=values)).mark_line(strokeDash=dash, opacity=opacity)
+        return drawn.encode(x=x, y=y, order="at:Q")
+
+    marks = [{"x": alpha, "y": curve.detections(alpha)} for alpha in FALSE_ALARMS]
+    layers = [
+        line([(0.0, 0.0), (1.0, 1.0)], [2, 4], 0.5),
+        line(curve.guarantee_corners(), [7, 4], 0.6),
+        line(curve.curve(), [1, 0], 1.0),
+        alt.Chart(alt.InlineData(values=marks)).mark_point().encode(x=x, y=y),
+    ]
+    chart = alt.layer(*layers).properties(width=WIDTH, height=WIDTH)
+    return chart_figure(id, caption, chart, in_words=in_words, note=note)
 
 
 @dataclass(frozen=True)
@@ -290,8 +339,7 @@ def difference(before: Release, after: Release) -> ReleaseChange:
     a, b = before.certificate, after.certificate
     old, new = set(before.users), set(after.users)
     reordered = [user for user in before.users if user in new] != [user for user in after.users if user in old]
-    one = f"{_detected(a, 1)} with A, {_detected(b, 1)} with B"
-    whole = f"{_detected(a, _RATINGS)} with A, {_detected(b, _RATINGS)} with B"
+    one, whole = (f"{_detected(a, ratings)} with A, {_detected(b, ratings)} with B" for ratings in (1, _RATINGS))
     return ReleaseChange(
         same=a.to_bytes() == b.to_bytes(),
         same_matrix=a.files[MATRIX] == b.files[MATRIX],
@@ -307,20 +355,19 @@ def difference(before: Release, after: Release) -> ReleaseChange:
 
 def _verdict(a: Certificate, b: Certificate) -> str:
     losses = [(_loss(a, ratings), _loss(b, ratings)) for ratings in (1, _MANY)]
-    if all(_alike(*pair) for pair in losses):
+    if all(alike(*pair) for pair in losses):
         return "A and B promise the same." if losses[0][0] < math.inf else "Neither A nor B promises anything."
     if all(left >= right for left, right in losses):
         return "B promises more than A, to everybody."
     if all(left <= right for left, right in losses):
         return "A promises more than B, to everybody."
     # One protects a rating better, and the other, whose unit is the user, protects users with many of them.
-    (rating, _), (user, name) = sorted([(a, "A"), (b, "B")], key=lambda pair: pair[0].unit)
-    other = "B" if name == "A" else "A"
+    (rating, other), (user, name) = sorted([(a, "A"), (b, "B")], key=lambda pair: pair[0].unit)
     enough = math.ceil(_loss(user, 1) / _loss(rating, 1))
     return f"{name} promises more than {other} to users with at least {enough:,} ratings, and less to those with fewer."
 
 
-def _loss(c: Certificate, ratings: float) -> float:
+def _loss(c: Certificate, ratings: int) -> float:
     """Return μ of a change of so many ratings of one user, at worst."""
     if c.mu is None or not c.promises:
         return math.inf
@@ -329,29 +376,29 @@ def _loss(c: Certificate, ratings: float) -> float:
 
 def _detected(c: Certificate, ratings: int) -> str:
     """Return how often a change of so many ratings is detected, and the ε behind it."""
-    mu = _loss(c, ratings)
-    if mu == math.inf:
+    mu, epsilon = _loss(c, ratings), c.epsilon
+    if mu == math.inf or epsilon is None:
         return f"100 % of cases ({NO_LIMIT})"
-    assert c.epsilon is not None, "where there is a mu there is an epsilon"
-    figures: dict[int, float | None] = {1: c.epsilon, **{one.ratings: one.removed_at_worst for one in c.whole_user}}
-    epsilon = c.epsilon if c.unit == "user" else figures[ratings]
+    detections = TradeOff(mu, epsilon, c.delta).detections(_COMPARED_AT)
+    if c.unit == "rating" and ratings > 1:
+        epsilon = next(one.removed_at_worst for one in c.whole_user if one.ratings == ratings)
     figure = f"epsilon {NO_LIMIT}" if epsilon is None else f"epsilon {epsilon:.6g} at delta {c.delta:g}"
     however = f"; {COVERED}, however many" if c.unit == "user" and ratings > 1 else ""
-    return f"{percent_up(TradeOff(mu, c.epsilon, c.delta).detections(_COMPARED_AT))} of cases ({figure}{however})"
+    return f"{percent_up(detections)} of cases ({figure}{however})"
 
 
 def _changes(before: Certificate, after: Certificate) -> Iterator[Change]:
     left, right = _content(before), _content(after)
     for group, names in GROUPS.items():
         for name in names:
-            old, new = dict(_leaves(left[name], name)), dict(_leaves(right[name], name))
+            old, new = dict(leaves(left[name], name)), dict(leaves(right[name], name))
             if name in _SENTENCES:  # one that goes must not make all after it look new
                 yield from (Change(group, name, text, None) for text in old.values() if text not in new.values())
                 yield from (Change(group, name, None, text) for text in new.values() if text not in old.values())
                 continue
             for field in dict.fromkeys((*old, *new)):
                 was, now = _said(before, field, old), _said(after, field, new)
-                if not _alike(was, now):
+                if not alike(was, now):
                     yield Change(group, field, was, now)
 
 
@@ -361,31 +408,15 @@ def _content(c: Certificate) -> dict[str, Any]:
     return {**c.model_dump(mode="json"), "whole_user": figures}
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever JSON can hold
-    """Yield every value that is neither a list nor an object, with its path."""
-    if isinstance(value, dict | list):
-        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _leaves(inner, f"{path}.{name}")
-    else:
-        yield path, value
-
-
-def _said(c: Certificate, field: str, leaves: dict[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
+def _said(c: Certificate, field: str, values: dict[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Return what a certificate says in a field; where that is nothing, why."""
-    if leaves.get(field) is not None:
-        return leaves[field]
+    if values.get(field) is not None:
+        return values[field]
     group, name = field.partition(".")[0], field.rpartition(".")[2]
-    if group == "whole_user" and field not in leaves:
+    if group == "whole_user" and field not in values:
         return COVERED if c.unit == "user" and c.mu is not None else NO_LIMIT
     if name == "removed_typically":  # of strategies whose rows do not cancel it is never stated
         return NO_LIMIT if BY_NAME[c.strategy.name].rows_cancel else None
-    if name in _LIMITS and (field in leaves or group == "epsilon_at_delta"):
+    if name in _LIMITS and (field in values or group == "epsilon_at_delta"):
         return NO_LIMIT
     return None
-
-
-def _alike(old: Any, new: Any) -> bool:  # noqa: ANN401
-    """Return whether two values are equal, figures up to the last bits, which two computations of one may not share."""
-    if isinstance(old, float) and isinstance(new, float):
-        return math.isclose(old, new, rel_tol=1e-9)
-    return bool(old == new)

@@ -33,8 +33,7 @@ from pricdr.pages import (
 from pricdr.pages.charts import chart_figure
 from pricdr.privacy.accounting import Calibration
 from pricdr.progress import Progress, silent
-from pricdr.release.inspection import Inspection
-from pricdr.release.page import inspection_sections
+from pricdr.release.inspection import Inspection, attack_section
 from pricdr.report.charts import curve_figures, share_charts
 from pricdr.report.folder import SYNTHETIC, TABLE3, ResultsFolder
 from pricdr.report.paper import METHODS, TASKS, paper_table
@@ -76,8 +75,7 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
     if inspection is not None:
         c = inspection.certificate
         words = f"A verified release: {c.users:,} users x {c.dim:,} numbers by {c.strategy.name}; promise {c.promise}."
-        drawn = [Section("A release, drawn", [words, *inspection_sections(inspection)], id="certificate")]
-        sections.append(Section("A release", drawn, id="release-section"))
+        sections.append(attack_section(c, words))
     footer = [f"Made by pricdr {__version__} from a results folder. This page loads nothing."]
     return render(Page("What crosses between two companies' ratings, at which ε", sections, lead(folder), footer))
 

@@ -27,9 +27,8 @@ from pricdr.extras import REPORT, TRAIN
 from pricdr.markup import template_environment
 from pricdr.models.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard
 from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, style_sheet
-from pricdr.release.inspection import trade_off_of
-from pricdr.release.page import release_sections
-from pricdr.release.readme import statement
+from pricdr.release.inspection import attack_section
+from pricdr.release.readme import in_short, statement, trade_off_of
 from pricdr.serving.middleware import Refusal
 from pricdr.serving.snapshot import MAX_K, Answer, Snapshot, WatchedModel
 from pricdr.signing import fingerprint, public_from_text
@@ -229,12 +228,6 @@ def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:
         return [Note(f"Do not rely on the recorded certificate. {card.contradiction}")], []
     if c is None:
         return [Note(NO_CERTIFICATE), Commands(["pricdr inspect RELEASE"])], []
-    summary = {
-        "Promise": c.promise,
-        "Release": f"{c.users:,} users x {c.dim:,} numbers, strategy {c.strategy.name}",
-        "Issuer (self-declared)": c.issuer or "not declared",
-        "Issued": c.issued or "not declared",
-    }
     signature = "No signature was checked: anyone could have made this release."
     if origin.release_signed_by is not None:
         key = fingerprint(public_from_text(origin.release_signed_by))
@@ -246,11 +239,11 @@ def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:
         f"The release itself has the SHA-256 {origin.release}. pricdr verify RELEASE checks all of it.",
     ]
     in_full = statement(c)
-    charts = [] if trade_off_of(c) is None else release_sections(c)
+    charts = [] if trade_off_of(c) is None else [attack_section(c)]
     texts = [Section(part.title, [Bullets(part.lines)]) for part in in_full]
     unverified = [Note(UNVERIFIED)] if origin.release_verified is False else []
     sections = [*charts, *texts, Section("How this was checked", [Bullets(checked)])]
-    return [*unverified, in_full[0].lines[-1], Facts(summary)], sections
+    return [*unverified, in_full[0].lines[-1], Facts(in_short(c))], sections
 
 
 def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Section]]]:

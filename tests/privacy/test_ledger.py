@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -72,7 +71,7 @@ def test_squares_of_mu_add_and_the_total_is_the_composed_epsilon(ledger):
     assert [(s.mu, s.dim) for s in balance.spends] == releases
 
 
-@pytest.mark.parametrize("parts", [1, 2, 100])
+@pytest.mark.parametrize("parts", [1, 2, 20])
 def test_releases_of_exactly_the_budget_fit_and_a_refusal_records_nothing(ledger, parts):
     for _ in range(parts):
         balance = spend(ledger, MU / parts**0.5)
@@ -271,49 +270,19 @@ def test_extreme_figures_are_counted_not_crashed_on(tmp_path, mu, dim):
             spend(ledger, 1e-3)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
+HOSTILE = (b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b"null\n", b"\xff\xfe", b"\n" * 9, b"\0" * 99)
 
 
-@st.composite
-def damaged(draw):
-    """A ledger with a few bytes dropped, changed or added."""
-    content = ledger_of(HEADER, LINE, LINE)
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, max(0, len(content) - 1)))
-        content = content[:at] + draw(st.binary(max_size=3)) + content[at + draw(st.integers(0, 3)) :]
-    return content
-
-
-@st.composite
-def json_lines(draw):
-    lines = draw(st.lists(JSON | st.fixed_dictionaries({}, optional=dict.fromkeys((*HEADER, *LINE), JSON)), max_size=3))
-    return "".join(json.dumps(line) + "\n" for line in ([HEADER] if draw(st.booleans()) else []) + lines).encode()
-
-
-HOSTILE = st.sampled_from([b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b"\xef\xbb\xbf{}", b"\n" * 9])
-
-
-@given(st.binary(max_size=300) | json_lines() | damaged() | HOSTILE)
-@settings(max_examples=300)
-def test_whatever_the_bytes_they_are_a_ledger_or_an_input_error(content):
-    with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger(Path(folder) / "x")
-        ledger.path.write_bytes(content)
-        try:
-            before = ledger.read()
-        except InputError:
+@pytest.mark.parametrize("content", HOSTILE, ids=lambda content: repr(content[:5]))
+def test_what_is_no_ledger_is_refused_and_not_touched(tmp_path, content):
+    """Ledgers that were changed a little are the business of ``tests/fuzz``."""
+    ledger = Ledger(tmp_path / "x")
+    for whole in (content, ledger_of(HEADER, LINE) + content):
+        ledger.path.write_bytes(whole)
+        for use in (ledger.read, lambda: spend(ledger)):
             with pytest.raises(InputError, match="ledger"):
-                spend(ledger)
-            assert ledger.path.read_bytes() == content
-            return
-        assert before.epsilon >= 0
-        with suppress(BudgetError, ParameterError):
-            spend(ledger)
-            assert ledger.read().spends[:-1] == before.spends
+                use()
+        assert ledger.path.read_bytes() == whole
 
 
 def drive(folder, script):
@@ -371,7 +340,7 @@ def test_many_spends_of_many_publishers_are_all_recorded(tmp_path, ledger):
 children = []
 for number in range(4):
     if (child := os.fork()) == 0:
-        for turn in range(25):
+        for turn in range(12):
             Ledger("budget.jsonl").spend(mu=0.001, dim=1, unit=Unit.RATING, strategy=f"{number}.{turn}")
         os._exit(0)
     children.append(child)
@@ -380,9 +349,9 @@ json.dump([code_of(child) for child in children], sys.stdout)
     )
     assert acknowledged == [0] * 4
     recorded = [s.strategy for s in ledger.read().spends]
-    assert len(recorded) == 100
+    assert len(recorded) == 48
     for number in range(4):
-        assert [name for name in recorded if name[0] == str(number)] == [f"{number}.{turn}" for turn in range(25)]
+        assert [name for name in recorded if name[0] == str(number)] == [f"{number}.{turn}" for turn in range(12)]
 
 
 def test_threads_of_one_process_spend_one_after_another(ledger):
@@ -394,7 +363,7 @@ def test_threads_of_one_process_spend_one_after_another(ledger):
 
 KILLS = """
 ledger, log = Ledger("budget.jsonl"), []
-for attempt in range(100):
+for attempt in range(40):
     before = open("budget.jsonl", "rb").read()
     said, saying = os.pipe()
     if (child := os.fork()) == 0:

@@ -70,7 +70,7 @@ def assert_noticed(ledger, lines, says=""):
         (3, b'"mu":0.3', b'"mu": 0.3', "line 4 is not written the way"),
         (3, b'"mu":0.3', b'"mu":NaN', "line 4 is not valid: mu"),
         (3, b"\n", b"\r\n", "line 4 is not written the way"),
-        (0, b"{", b"\xef\xbb\xbf{", "line 1 begins with a byte order mark.*newest copy"),
+        (0, b"{", b"\xef\xbb\xbf{", "line 1 is not written the way.*newest copy"),
         (0, b"\n", b"\n\n", "line 2 is blank.*newest copy"),
         (3, b"\n", b"\n\n", "line 5 is blank.*newest copy"),
         (3, b'"}\n', b"", "line 4 is cut off, or is not JSON.*ledger repair"),

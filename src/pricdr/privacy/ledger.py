@@ -47,7 +47,7 @@ _SIGNED_MESSAGE: Final = b"pricdr ledger\n"
 """What a signature covers begins so, as no certificate and no notice of revocation does; then come all lines."""
 _SIGNATURE_BEGINS: Final = b'{"s'
 """And no other line does."""
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_RESTORE: Final = "restore the newest copy and check it with pricdr ledger verify"
 
 
 class _Line(BaseModel):
@@ -155,26 +155,12 @@ class Balance:
         except ParameterError:  # a μ so large that no finite ε covers it
             return math.inf
 
-    def chained(self, spend: Spend, nonce: str) -> tuple[Spend, bytes]:
+    def chained(self, spend: Spend) -> tuple[Spend, bytes]:
         """Return one more release as the next line of the file, and the line's bytes."""
-        before = hashlib.sha256(self.raw).hexdigest()
-        placed = spend.model_copy(update={"nonce": nonce, "number": len(self.spends) + 1, "before": before})
+        placing = {"number": len(self.spends) + 1, "before": hashlib.sha256(self.raw).hexdigest()}
+        placed = spend.model_copy(update={"nonce": spend.nonce or secrets.token_hex(16), **placing})
         sealed = placed.model_copy(update={"hash": line_hash(placed)})
         return sealed, _encode(sealed)
-
-
-def first_line(budget: Guarantee, *, created: str, nonce: str, signed: bool) -> bytes:
-    """Return the line that begins a ledger with this budget; ``signed``: one that must always end in a signature."""
-    line = BudgetLine(
-        pricdr_ledger=VERSION,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        unit=budget.unit,
-        created=created,
-        nonce=nonce,
-        signed=True if signed else None,
-    )
-    return _encode(line.model_copy(update={"hash": line_hash(line)}))
 
 
 def signature_line(chained: bytes, key: "Ed25519PrivateKey") -> bytes:
@@ -192,18 +178,16 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
         raise LedgerError(f"{name} is not a ledger: it is empty")
     lines = raw.removesuffix(b"\n").split(b"\n")  # an editor may have taken the last line break away
     signature = lines.pop() if len(lines) > 1 and lines[-1].startswith(_SIGNATURE_BEGINS) else None
-    try:
-        header = _read(BudgetLine, lines[0])
-        _require_own_hash(header)
-    except _FlawError as flaw:
-        raise _damaged(name, 1, flaw) from flaw
     spends: list[Spend] = []
-    digest = hashlib.sha256(lines[0] + b"\n")
-    for number, line in enumerate(lines[1:], 1):
+    digest = hashlib.sha256()
+    for number, line in enumerate(lines):
         try:
-            spends.append(_spend(line, number, digest.hexdigest()))
+            if number:
+                spends.append(_spend(line, number, digest.hexdigest()))
+            else:
+                header = _read(BudgetLine, line)
         except _FlawError as flaw:
-            last = signature is None and number + 1 == len(lines)
+            last = 0 < number == len(lines) - 1 and signature is None
             raise _damaged(name, number + 1, flaw, "pricdr ledger repair" if last and flaw.cut else _RESTORE) from flaw
         digest.update(line + b"\n")
     chained = b"".join(line + b"\n" for line in lines)
@@ -220,14 +204,6 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
     )
 
 
-def split_cut_line(raw: bytes) -> tuple[bytes, bytes] | None:
-    """Return the file before a release's line that was cut off, and the rest of that line; None if all are whole."""
-    *before, last = raw.removesuffix(b"\n").split(b"\n")
-    if not before or not last or last.startswith(_SIGNATURE_BEGINS) or _is_json(last):
-        return None
-    return b"".join(line + b"\n" for line in before), last
-
-
 class _FlawError(Exception):
     """What is wrong with one line."""
 
@@ -235,9 +211,6 @@ class _FlawError(Exception):
         super().__init__(what)
         self.cut = cut
         """Whether it is not whole JSON text, as a line is whose end was lost."""
-
-
-_RESTORE: Final = "restore the newest copy and check it with pricdr ledger verify"
 
 
 def _damaged(name: object, number: int, flaw: _FlawError, remedy: str = _RESTORE) -> LedgerError:
@@ -249,7 +222,6 @@ def _damaged(name: object, number: int, flaw: _FlawError, remedy: str = _RESTORE
 
 def _spend(raw: bytes, number: int, before: str) -> Spend:
     line = _read(Spend, raw)
-    _require_own_hash(line)
     if line.number != number:
         raise _FlawError(f"is release {line.number} where {number} is expected: lines were dropped, added or moved")
     if line.before != before:
@@ -266,24 +238,17 @@ def _signer(raw: bytes | None, chained: bytes, *, required: bool) -> str | None:
     line = _read(_SignatureLine, raw)
     try:
         key = public_from_text(line.signed_by)
-    except VerificationError as error:
-        raise _FlawError("is signed by what is no key") from error
-    held = is_signed_by(key, _SIGNED_MESSAGE + chained, f"{line.signature}\n".encode())
+        held = is_signed_by(key, _SIGNED_MESSAGE + chained, f"{line.signature}\n".encode())
+    except VerificationError:  # what is no key
+        held = False
     if not held or public_text(key) != line.signed_by:
         raise _FlawError("is no signature of the lines before it: the last one was changed, or lines were cut off")
     return line.signed_by
 
 
-def _require_own_hash(line: BudgetLine | Spend) -> None:
-    if line.hash != line_hash(line):
-        raise _FlawError("was changed after it was written: its hash does not match")
-
-
 def _read(kind: type[_LineT], raw: bytes) -> _LineT:
     if not raw.strip():
         raise _FlawError("is blank")
-    if raw.startswith(_BYTE_ORDER_MARK):
-        raise _FlawError("begins with a byte order mark, as some editors add")
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -294,17 +259,11 @@ def _read(kind: type[_LineT], raw: bytes) -> _LineT:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))[:60]
         raise _FlawError(f"is not valid: {where + ': ' if where else ''}{first['msg']:.100}") from error
-    if _encode(line) != raw + b"\n":  # a key twice, a NaN, a number spelt differently, a carriage return
+    if _encode(line) != raw + b"\n":  # a key twice, a NaN, a number spelt differently, a byte order mark
         raise _FlawError("is not written the way ledgers are written")
+    if not isinstance(line, _SignatureLine) and line.hash != line_hash(line):
+        raise _FlawError("was changed after it was written: its hash does not match")
     return line
-
-
-def _is_json(raw: bytes) -> bool:
-    try:
-        json.loads(raw)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def line_hash(line: BudgetLine | Spend) -> str:
@@ -374,8 +333,17 @@ class Ledger:
         ledger = cls(path, signing_key)
         if budget.epsilon > MAX_BUDGET:
             raise ParameterError(f"a budget must be at most epsilon {MAX_BUDGET:g}, got {budget.epsilon!r}")
-        line = first_line(budget, created=_now(), nonce=_nonce(), signed=signing_key is not None)
-        write_new(ledger.path, line + ledger._signature(line), mode=PRIVATE)
+        line = BudgetLine(
+            pricdr_ledger=VERSION,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            unit=budget.unit,
+            created=_now(),
+            nonce=secrets.token_hex(16),
+            signed=True if signing_key else None,
+        )
+        raw = _encode(line.model_copy(update={"hash": line_hash(line)}))
+        write_new(ledger.path, raw + ledger._signature(raw), mode=PRIVATE)
         return ledger
 
     def read(self) -> Balance:
@@ -385,29 +353,23 @@ class Ledger:
 
     def require_spendable(self, unit: Unit) -> Balance:
         """Refuse a release counted in another unit, whose μ cannot be added, and a ledger signed by another key."""
-        balance = self.read()
-        self._require_key(balance.signed_by)
-        self._require_unit(balance, unit)
-        return balance
+        with self._open() as descriptor:
+            return self._spendable(unit, descriptor)
 
     def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
         with self._open_to_write() as descriptor:
-            balance = parse(self._content(descriptor), self.path)
-            self._require_key(balance.signed_by)
             new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-            self._require_room(balance, new, unit)
+            balance = self._with_room_for(new, unit, descriptor)
             signed = balance.signed_by is not None
-            return self._append(descriptor, balance, *balance.chained(new, _nonce()), signed=signed)
+            return self._append(descriptor, balance, *balance.chained(new), signed=signed)
 
     def after(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Return the balance as it would be after :meth:`spend`, or refuse as it would; nothing is recorded."""
         with self._open() as descriptor:
             self._require_writable(descriptor)
-            before = parse(self._content(descriptor), self.path)
-        self._require_key(before.signed_by)
-        new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-        self._require_room(before, new, unit)
+            new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
+            before = self._with_room_for(new, unit, descriptor)
         return replace(before, spends=(*before.spends, new), raw=b"")
 
     def sign(self) -> Balance:
@@ -425,7 +387,7 @@ class Ledger:
         """Put ``lost`` in place of a last line that was cut off; it must have the hash that line was written with."""
         with self._open_to_write() as descriptor:
             balance, rest = self._cut(descriptor)
-            new, line = balance.chained(lost, lost.nonce)
+            new, line = balance.chained(lost)
             # The hash covers all lines before it, so a rebuilt line can only stand where it stood.
             if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
                 raise LedgerError(
@@ -440,17 +402,22 @@ class Ledger:
             left = max(balance.mu_left, _SLACK)  # a line must cost something
             promise = "all that was left, for a line that was lost"
             new = Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now())
-            return self._append(descriptor, balance, *balance.chained(new, _nonce()))
+            return self._append(descriptor, balance, *balance.chained(new))
 
     def _cut(self, descriptor: int) -> tuple[Balance, bytes]:
         """Return the file before a last line that was cut off, and what is left of that line."""
         raw = self._content(descriptor)
-        parts = split_cut_line(raw)
-        if parts is None:
-            parse(raw, self.path)  # if something else is wrong, say that instead
-            raise LedgerError(f"{self.path} needs no repair: its last line is whole")
-        # A signature came after the line and is lost with it: whoever has the key signs again.
-        return parse(parts[0], self.path, trusted=True), parts[1]
+        *before, last = raw.removesuffix(b"\n").split(b"\n")
+        try:
+            if not before or not last or last.startswith(_SIGNATURE_BEGINS):
+                raise _FlawError("is not that of a release")
+            _read(Spend, last)
+        except _FlawError as flaw:
+            if flaw.cut:
+                # A signature came after the line and is lost with it: whoever has the key signs again.
+                return parse(b"".join(line + b"\n" for line in before), self.path, trusted=True), last
+        parse(raw, self.path)  # if something else is wrong, say that
+        raise LedgerError(f"{self.path} needs no repair: its last line is whole")
 
     def _append(self, descriptor: int, balance: Balance, new: Spend, line: bytes, *, signed: bool = False) -> Balance:
         self._replace(descriptor, balance.raw + line, signed=signed)
@@ -465,35 +432,34 @@ class Ledger:
     def _signature(self, lines: bytes) -> bytes:
         return b"" if self._key is None else signature_line(lines, self._key)
 
-    def _require_key(self, signed_by: str | None) -> None:
-        """Refuse to spend from a signed ledger without its key: nobody could tell its end from a forged one."""
-        if signed_by is None:
-            return
-        if self._key is None:
+    def _spendable(self, unit: Unit, descriptor: int) -> Balance:
+        """Return the balance of the open file, if a release in this unit may be charged to it with the key at hand."""
+        balance = parse(self._content(descriptor), self.path)
+        # Without its key nobody could tell the end of a signed ledger from a forged one.
+        if balance.signed_by is not None and self._key is None:
             raise ParameterError(f"{self.path} is signed: give the key that signs it (--sign)")
-        if signed_by != public_text(self._key.public_key()):
+        if self._key is not None and balance.signed_by not in {None, public_text(self._key.public_key())}:
             raise ParameterError(
                 f"{self.path} is signed by another key than the one given; check it with pricdr ledger verify and "
                 "every release made from it, then let pricdr ledger sign change the key"
             )
+        if balance.budget.unit is not unit:
+            raise ParameterError(
+                f"{self.path} counts in unit {balance.budget.unit.value}, this release in unit {unit.value}: one "
+                "ledger counts one unit, and the same ratings pay for every release in either"
+            )
+        return balance
 
-    def _require_room(self, before: Balance, new: Spend, unit: Unit) -> None:
-        """Refuse a release that would exceed the budget, or that another unit counts."""
-        self._require_unit(before, unit)
+    def _with_room_for(self, new: Spend, unit: Unit, descriptor: int) -> Balance:
+        """Return the balance before a release; refuse one that would exceed the budget."""
+        before = self._spendable(unit, descriptor)
         total = before.epsilon_with(new)  # composed exactly: single ε would add up to more than is spent
         if total > before.budget.epsilon * (1 + _SLACK):
             raise BudgetError(
                 f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
                 f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
             )
-
-    def _require_unit(self, balance: Balance, unit: Unit) -> None:
-        counted = balance.budget.unit
-        if counted is not unit:
-            raise ParameterError(
-                f"{self.path} counts in unit {counted.value}, this release in unit {unit.value}: one ledger counts one "
-                "unit, and the same ratings pay for every release in either"
-            )
+        return before
 
     @contextmanager
     def _open_to_write(self) -> Iterator[int]:
@@ -547,10 +513,6 @@ def _still_current(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _nonce() -> str:
-    return secrets.token_hex(16)
 
 
 def _now() -> str:

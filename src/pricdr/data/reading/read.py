@@ -585,7 +585,8 @@ def deduplicate(keys: Keys, values: Floats | None, seconds: Floats | None) -> tu
     [True, False, False]
     """
     keep = np.ones(len(keys), dtype=bool)
-    # A sort is the cheapest way to see that nothing repeats, as in most files.
+    if (keys[1:] > keys[:-1]).all():  # sorted, and nothing repeats, as in most files
+        return keep, 0
     ordered = np.sort(keys)
     is_repeat = ordered[1:] == ordered[:-1]
     if not is_repeat.any():

@@ -15,8 +15,6 @@ from itertools import product
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import torch
-
 from pricdr._publish import publish
 from pricdr._transfer import transfer
 from pricdr.arrays import Float64Array
@@ -30,7 +28,6 @@ from pricdr.data.tables import write_ratings
 from pricdr.errors import PublishWarning
 from pricdr.evaluation.comparison import Comparison, evaluate
 from pricdr.evaluation.verdict import Difference, compare, standard_error
-from pricdr.extras import TRAIN
 from pricdr.files import new_folder
 from pricdr.models.base import Method
 from pricdr.models.catalogue import configure
@@ -59,8 +56,6 @@ from pricdr.release.readme import statement
 from pricdr.signing import create_keys, read_private_key
 from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.run_log import RunLog
-
-TRAIN.require()  # before anything is played: the target trains
 
 Settings: TypeAlias = Mapping[str, int | float]
 Bar: TypeAlias = Callable[[], AbstractContextManager[Progress]]
@@ -110,6 +105,8 @@ def play(
         settings: of the networks.
     """
     # Networks this small gain nothing from a second thread, and lose much where other work keeps the cores busy.
+    import torch
+
     torch.set_num_threads(1)
     with new_folder(out) as folder:
         say("1. Two companies share users and nothing else (synthetic data, with strongly shared taste).")

@@ -57,7 +57,7 @@ def test_json_and_page_go_into_new_files(pricdr, here, signed, key_fingerprint, 
     assert "What is promised" in outcome.out
     assert json.loads((here / "found" / "it.json").read_text())["signature"]["given"] is False
     page = (here / "found" / "it.html").read_text()
-    for shown in (key_fingerprint, "Films &amp; Co.", "<svg", "a key that nobody vouched for here"):
+    for shown in (key_fingerprint, "Films &amp; Co.", "data:image/svg+xml", "a key that nobody vouched for here"):
         assert shown in page
     refused("inspect", signed, "--html", "found/it.html", says="exists already")
     refused("inspect", signed, "--json", "found/it.json", says="exists already")

@@ -127,7 +127,6 @@ def test_a_smaller_limit_gives_a_smaller_sort_down_to_a_floor(monkeypatch):
 FULL = """
 import resource, runpy, signal, sys
 from pricdr.engines import outofcore
-from tests.settings import config
 outofcore.EXPANSION = 10**9
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
@@ -152,7 +151,6 @@ def test_a_disk_that_fails_at_any_step_is_one_line_and_nothing_is_spent(here, ma
 KILLED = """
 import os, runpy, signal, sys
 from pricdr.engines import outofcore
-from tests.settings import config
 from pricdr.release.folder import Release
 outofcore.EXPANSION = 10**9
 def killed(*_, **__):
@@ -248,7 +246,6 @@ import pricdr
 from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.workspace import Workspace
 from pricdr.engines.outofcore import read_on_disk
-from tests.settings import config
 
 rng = np.random.default_rng(0)
 with tempfile.TemporaryDirectory() as folder:

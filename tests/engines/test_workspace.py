@@ -89,7 +89,7 @@ def test_too_little_space_is_refused_with_the_way_out(tmp_path, monkeypatch):
     with Workspace.opened(tmp_path) as workspace:
         monkeypatch.setattr("shutil.disk_usage", lambda _: usage(1, 1, 10**6))
         workspace.require_space(10**6, "sorting")
-        with pytest.raises(OutputError, match=r"sorting needs about 2\.0 MB on the disk of .*--temp-dir"):
+        with pytest.raises(OutputError, match=r"sorting needs about 2\.0 MB on the disk of .*temp-dir in --config"):
             workspace.require_space(2 * 10**6, "sorting")
 
 

@@ -115,10 +115,8 @@ def take_mode(file: Path) -> None:
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Create ``path`` with ``content``, completely or not at all; never overwrite, even when two write at once."""
-    require_absent(path)
-    with _staged(path, mode) as (staging, descriptor), os.fdopen(descriptor, "wb", closefd=False) as file:
+    with new_file(path, mode=mode) as file:
         file.write(content)
-        _link(file, staging, path)
 
 
 @contextmanager
@@ -127,23 +125,18 @@ def new_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     require_absent(path)
     with _staged(path, mode) as (staging, descriptor), os.fdopen(descriptor, "wb", closefd=False) as file:
         yield file
-        _link(file, staging, path)
-
-
-def _link(file: BinaryIO, staging: Path, path: Path) -> None:
-    """Let a staged file appear as ``path``, which must not exist."""
-    file.flush()
-    os.fsync(file.fileno())
-    try:
-        os.link(staging, path)  # unlike a rename, a link never replaces
-    except FileExistsError:
-        require_absent(path)
-        raise
-    except OSError:  # a file system without hard links
-        staging.rename(path)
-    else:
-        staging.unlink()
-    sync(path.parent)
+        file.flush()
+        os.fsync(descriptor)
+        try:
+            os.link(staging, path)  # unlike a rename, a link never replaces
+        except FileExistsError:
+            require_absent(path)
+            raise
+        except OSError:  # a file system without hard links
+            staging.rename(path)
+        else:
+            staging.unlink()
+        sync(path.parent)
 
 
 def replace_file(
@@ -159,8 +152,10 @@ def replace_file(
         file.writelines([content] if isinstance(content, bytes) else content)
         file.flush()
         os.fsync(descriptor)
-        if keep is not None:
-            _copy_ownership(staging, keep)
+        if keep is not None:  # the mode last, since changing the owner clears some of its bits
+            if (keep.st_uid, keep.st_gid) != (os.fstat(descriptor).st_uid, os.fstat(descriptor).st_gid):
+                os.chown(staging, keep.st_uid, keep.st_gid)
+            staging.chmod(stat.S_IMODE(keep.st_mode))
         staging.rename(path)
         sync(path.parent)
 
@@ -172,14 +167,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _copy_ownership(path: Path, status: os.stat_result) -> None:
-    """Give a file this owner, group and mode: mode last, since changing the owner clears some of its bits."""
-    current = path.stat()
-    if (current.st_uid, current.st_gid) != (status.st_uid, status.st_gid):
-        os.chown(path, status.st_uid, status.st_gid)
-    path.chmod(stat.S_IMODE(status.st_mode))
 
 
 @contextmanager
@@ -238,17 +225,22 @@ def _create_locked(staging: Path, mode: int, *, folder: bool) -> int | None:
             descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         return None
-    locked = True
-    with suppress(OSError):  # a file system without locks: there the process number has to do
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            locked = False
     with suppress(FileNotFoundError):
-        if locked and os.path.samestat(os.fstat(descriptor), staging.lstat()):
+        if _lock(descriptor) and os.path.samestat(os.fstat(descriptor), staging.lstat()):
             return descriptor
     os.close(descriptor)
     return None
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock of an open file or folder; False if another process has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: there the process number has to do
+        pass
+    return True
 
 
 @contextmanager
@@ -259,14 +251,8 @@ def _locked(staged: Path) -> Iterator[bool]:
     except OSError:  # gone, a link, or not readable for us: there is no lock to respect
         yield True
         return
-    free = True
-    with suppress(OSError):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            free = False
     try:
-        yield free
+        yield _lock(descriptor)
     finally:
         os.close(descriptor)
 

@@ -22,6 +22,9 @@ def demo(
     guide. Each has a budget and signs its release; each verifies what it receives. The target trains with the source's
     release and without, and measures what it gained. Ends with a table and a page, report.html.
     """
+    from pricdr.extras import TRAIN
+
+    TRAIN.require()  # before anything that needs it is imported
     from pricdr.cli.serve import serve as serve_model
     from pricdr.demo import play, serving_inputs
 

@@ -322,6 +322,8 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: AN
 
 def alike(left: Any, right: Any) -> bool:  # noqa: ANN401 - whatever JSON can hold
     """Return whether two values are equal, figures up to the last bits: another machine may compute those otherwise."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(alike(left[key], right[key]) for key in left)
     if isinstance(left, float) and isinstance(right, float):
         return math.isclose(left, right, rel_tol=TOLERANCE)
     return bool(left == right)

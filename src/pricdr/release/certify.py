@@ -160,6 +160,7 @@ def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerState
     ``foreseen``: what it would say of a release that is not recorded; there is no line and no hash of one yet.
     """
     line = balance.spends[-1]
+    place = {"recorded": line.recorded, "nonce": line.nonce, "opening": balance.opening, "head": line.hash}
     return LedgerStatement(
         releases=len(balance.spends),
         mu_total=balance.mu,
@@ -167,10 +168,7 @@ def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerState
         budget_epsilon=balance.budget.epsilon,
         budget_delta=balance.budget.delta,
         numbers=line.dim,
-        recorded=None if foreseen else line.recorded,
-        nonce=None if foreseen else line.nonce or None,
-        opening=None if foreseen else balance.opening,
-        head=None if foreseen else line.hash or None,
+        **{name: None if foreseen else value or None for name, value in place.items()},
     )
 
 

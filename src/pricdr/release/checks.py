@@ -26,7 +26,8 @@ from pricdr.errors import LedgerError, VerificationError
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger, Spend
 from pricdr.privacy.steps import MAX_ITEMS
-from pricdr.release.certificate import Certificate, LedgerStatement
+from pricdr.release.certificate import Certificate, alike
+from pricdr.release.certify import ledger_statement
 from pricdr.release.folder import row_chunks, verify
 from pricdr.signing import public_text, read_public_key
 
@@ -38,8 +39,6 @@ _MANY: Final = 1_000_000
 """From so many numbers on a floor is a bound instead of the exact quantile."""
 _SLACK: Final = 2.0**-50
 """Relative: what a few roundings of double precision can do to a multiple of the grid."""
-_TOLERANCE: Final = 1e-9
-"""Relative: another machine may compute the last bits of a ledger's total differently."""
 
 
 @dataclass(frozen=True)
@@ -229,12 +228,10 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Pa
 
 def lost_line(certificate: Certificate) -> Spend:
     """Rebuild a release's line from its certificate; its hash shows whether it is the line that was written."""
-    account = certificate.ledger
-    if account is None or account.head is None or certificate.mu is None:
+    account, asked = certificate.ledger, certificate.asked
+    if account is None or account.recorded is None or account.nonce is None or account.head is None:
         raise LedgerError("the release does not name its line in a ledger: it was made without one")
-    asked = certificate.epsilon if certificate.nominal_epsilon is None else certificate.nominal_epsilon
-    assert asked is not None, "where there is a mu there is an epsilon"
-    assert account.recorded is not None and account.nonce is not None, "checked with the head"  # noqa: PT018
+    assert asked is not None and certificate.mu is not None, "only what has noise is paid for"  # noqa: PT018
     return Spend(
         mu=certificate.mu,
         dim=account.numbers,
@@ -253,26 +250,20 @@ def _number_of(certificate: Certificate, balance: Balance, folder: Path, ledger:
     if account is None:
         raise VerificationError(f"{folder} was made without a ledger: {ledger.path} does not count it")
     budget = Guarantee(epsilon=account.budget_epsilon, delta=account.budget_delta, unit=Unit(certificate.unit))
-    if budget != balance.budget or account.opening not in (None, balance.opening):
+    if budget != balance.budget or account.opening != balance.opening:
         raise VerificationError(
             f"{folder} was made with a ledger other than {ledger.path}, or the ledger was replaced: "
             "their first lines differ"
         )
     until = balance.until(account.releases)
-    if len(until.spends) < account.releases or not _agrees(certificate, account, until):
+    # What is stated must be what would be stated again, of the ledger as it was then.
+    if (
+        len(until.spends) < account.releases
+        or not alike(certificate.mu, until.spends[-1].mu)
+        or not alike(account.model_dump(), ledger_statement(until).model_dump())
+    ):
         raise VerificationError(
             f"{ledger.path} does not hold release {account.releases} as {folder} states it: the ledger was rolled back "
             "or rewritten, and what it shows as left may have been spent already"
         )
     return account.releases
-
-
-def _agrees(certificate: Certificate, account: LedgerStatement, until: Balance) -> bool:
-    line = until.spends[-1]
-    if account.head is not None:
-        named = (account.head, account.numbers, account.recorded, account.nonce)
-        if named != (line.hash, line.dim, line.recorded, line.nonce):
-            return False
-    stated = (certificate.mu or 0.0, account.mu_total, account.epsilon_total)
-    held = (line.mu, until.mu, until.epsilon)
-    return all(abs(one - other) <= _TOLERANCE * other for one, other in zip(stated, held, strict=True))

@@ -182,14 +182,8 @@ class Inspection:
     def _trade_off_content(self) -> dict[str, Any] | None:
         if (curve := self.trade_off) is None:
             return None
-        points = [
-            {
-                "false_alarms": alpha,
-                "detections": curve.detections(alpha),
-                "detections_by_epsilon_delta": curve.detections_by_guarantee(alpha),
-            }
-            for alpha in FALSE_ALARMS
-        ]
+        names = ("false_alarms", "detections", "detections_by_epsilon_delta")
+        points = [dict(zip(names, point, strict=True)) for point in _points(curve)]
         return {"law": "gaussian", **asdict(curve), "points": points, "curve": [list(point) for point in curve.curve()]}
 
     def _trade_off_lines(self) -> list[str]:
@@ -249,15 +243,17 @@ def _learnt(c: Certificate) -> Iterator[Block | str]:
         f"{percent_up(curve.detections(0.05)).removesuffix(' %')} are found. Blind guessing finds 5."
     )
     yield _drawn(curve, c.unit)
-    rates = [(alpha, curve.detections(alpha), curve.detections_by_guarantee(alpha)) for alpha in FALSE_ALARMS]
     header = ["false alarms", "detections, at most", "by (ε, δ) alone"]
-    rows = [list(map(percent_up, row)) for row in rates]
+    rows = [list(map(percent_up, point)) for point in _points(curve)]
     yield table("release-rates", "False alarms against detections, in figures", header, rows, names=0)
 
 
+def _points(curve: TradeOff) -> list[tuple[float, float, float]]:
+    return [(alpha, curve.detections(alpha), curve.detections_by_guarantee(alpha)) for alpha in FALSE_ALARMS]
+
+
 def _rates(curve: TradeOff) -> str:
-    rates = ((percent_up(alpha), percent_up(curve.detections(alpha))) for alpha in FALSE_ALARMS)
-    return "; ".join(f"{alarms} false alarms, {found} detections" for alarms, found in rates)
+    return "; ".join(f"{percent_up(x)} false alarms, {percent_up(y)} detections" for x, y, _ in _points(curve))
 
 
 def _drawn(curve: TradeOff, unit: str) -> Figure:
@@ -281,7 +277,7 @@ def _drawn(curve: TradeOff, unit: str) -> Figure:
         drawn: alt.Chart = alt.Chart(alt.InlineData(values=values)).mark_line(strokeDash=dash, opacity=opacity)
         return drawn.encode(x=x, y=y, order="at:Q")
 
-    marks = [{"x": alpha, "y": curve.detections(alpha)} for alpha in FALSE_ALARMS]
+    marks = [{"x": alarms, "y": found} for alarms, found, _ in _points(curve)]
     layers = [
         line([(0.0, 0.0), (1.0, 1.0)], [2, 4], 0.5),
         line(curve.guarantee_corners(), [7, 4], 0.6),

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
+from pricdr.errors import InputError, OutputError, VerificationError, printable
 from pricdr.files import write_new
-from pricdr.release.certificate import Day, PublicKey, Sha256, today
+from pricdr.release.certificate import Day, PublicKey, Sha256, today, words_rule
 from pricdr.release.folder import Release, require_outside_releases, verify
 from pricdr.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
 from pricdr.untrusted import Folder
@@ -37,15 +37,8 @@ MAX_ENTRIES: Final = 10_000
 """In a folder of notices. More is a refusal, not a shrug: the one that matters might be the next."""
 
 
-def require_reason(text: str) -> str:
-    """Return ``text`` if it can be the reason of a notice: it is shown to whoever verifies."""
-    if not (0 < len(text) <= 400 and text.isprintable() and text == text.strip()):
-        rule = "1 to 400 printable characters without a space at either end"
-        raise ParameterError(f"reason must be {rule}, got {text!r:.60}")
-    return text
-
-
-Reason: TypeAlias = Annotated[str, Field(min_length=1, max_length=400), AfterValidator(require_reason)]
+require_reason: Final = words_rule("reason", 400)
+Reason: TypeAlias = Annotated[str, AfterValidator(require_reason)]
 
 
 class Notice(BaseModel):

@@ -100,6 +100,7 @@ class Prepared:
 class DryRun:
     """What a release would be, as far as that can be known before anything is drawn. It stays with the source."""
 
+    guarantee: Guarantee
     certificate: Certificate
     """Without its files, and without the hash of a ledger's line."""
     sigma: float
@@ -108,6 +109,11 @@ class DryRun:
     balance: Balance | None
     """The ledger after it."""
     work: Estimate
+
+    @property
+    def spent_before(self) -> float | None:
+        """The epsilon that the ledger has spent without it."""
+        return None if self.balance is None else self.balance.until(len(self.balance.spends) - 1).epsilon
 
 
 def publish(
@@ -214,6 +220,7 @@ def dry_run(
         certificate = certificate.model_copy(update={"ledger": ledger_statement(balance, foreseen=True)})
     counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
     return DryRun(
+        guarantee=guarantee,
         certificate=certificate,
         sigma=ready.steps[-1].grid.sigma,
         mu=total_mu(ready.steps) if ready.steps[-1].grid.sigma else None,

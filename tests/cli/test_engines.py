@@ -213,7 +213,7 @@ def test_noise_alone_is_warned_of_with_ratings_on_disk_too(here, many, publish, 
     on_disk()
     (here / "strangers.txt").write_text("nobody\n")
     for options, warning in (
-        (("--users", "strangers.txt"), "none of the 1 listed users occurs in the ratings"),
+        (("--users", "strangers.txt"), "no listed user rated a listed item"),
         (("--threshold", 9), "no rating is at least 9"),
     ):
         outcome = publish(many, *options, out=f"release{len(warning)}")

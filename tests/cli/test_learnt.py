@@ -303,7 +303,7 @@ def test_settings_of_another_strategy_are_refused(refused_learn, setting, value,
     for strategy in {"spectral", "guided", "jlt"} - {owner}:
         says = f"{setting.replace('_', '-')} belongs to strategy {owner}, not to {strategy}"
         refused_learn("--strategy", strategy, *config(**{setting: value}), says=says)
-    refused_learn("--guide", "other", says="--guide belongs to --strategy guided, not to spectral")
+    refused_learn("--guide", "other", says="--guide, a release folder of the other party, and --strategy guided go together")
 
 
 @pytest.mark.parametrize(

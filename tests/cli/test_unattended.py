@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pricdr import Ledger, progress
-from pricdr.cli.json_log import failure
+from pricdr.cli.console import failure
 from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
 from tests.data.kept import keep

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pricdr.cli.json_log import failure
+from pricdr.cli.console import failure
 from pricdr.errors import InputError, InputFileError
 from tests.data.kept import KEPT, keep
 from tests.settings import config

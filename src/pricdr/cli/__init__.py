@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -41,8 +41,7 @@ from pricdr.cli import (
     train,
     verify,
 )
-from pricdr.cli.console import fail, log_event, log_lines, say
-from pricdr.cli.json_log import OPTION, json_log
+from pricdr.cli.console import LOG_JSON, fail, log_event, log_lines, say, screen
 from pricdr.cli.publish_settings import SETTINGS
 from pricdr.errors import POSIX_ONLY, PriCDRError
 from pricdr.files import require_local
@@ -50,22 +49,39 @@ from pricdr.files import require_local
 _INTERRUPTED = "interrupted; no output was left half-written"
 _OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
 """Commands that take one name of many files: a shell replaces a pattern without quotes by all that match."""
-
-_LOGS_ITSELF = frozenset({"serve"})
-"""Commands whose standard error is a log of JSON lines, for as long as they run."""
+_LOGS_ITSELF = "serve"
+"""The command whose standard error is a log of JSON lines, for as long as it runs."""
+_COMMANDS: Final[Mapping[str, Callable[..., Any] | typer.Typer]] = {
+    "demo": demo.demo,
+    "align": align.app,
+    "publish": publish.publish,
+    "ledger": ledger.app,
+    "keygen": keygen.keygen,
+    "verify": verify.verify,
+    "inspect": inspect.inspect,
+    "export": export.export,
+    "revoke": revoke.revoke,
+    "audit": audit.audit,
+    "split": split.split,
+    "train": train.train,
+    "evaluate": evaluate.evaluate,
+    "recommend": recommend.recommend,
+    "model": model.app,
+    "serve": serve.serve,
+    "serving-key": serve.serving_key,
+    "list": listing.list_names,
+    "prepare": prepare.prepare,
+    "reproduce": reproduce.reproduce,
+    "report": report.report,
+}
+"""In the order of the work, research last."""
 
 
 class _InOrder(TyperGroup):
-    """Lists commands in the order of the work, research last; typer would put those with subcommands at the end."""
+    """Lists commands in our order; typer would put those with subcommands at the end."""
 
-    ORDER: Final = (
-        *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "export", "revoke", "audit"),
-        *("split", "train", "evaluate", "recommend", "model", "serve", "serving-key"),
-        *("list", "prepare", "reproduce", "report"),
-    )
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer does not export what it passes
-        return sorted(super().list_commands(ctx), key=self.ORDER.index)
+    def list_commands(self, _context: Any) -> list[str]:  # noqa: ANN401 - typer does not export what it passes
+        return list(_COMMANDS)
 
 
 class _Command(TyperCommand):
@@ -76,9 +92,7 @@ class _Command(TyperCommand):
 
     def parse_args(self, context: Any, words: list[str]) -> list[str]:  # noqa: ANN401 - typer does not export it
         rest = super().parse_args(context, words)
-        for name, value in context.params.items():
-            if name == "ratings" and context.params.get("engine") == "spark":
-                continue  # Spark reads from wherever its executors can
+        for value in context.params.values():
             for path in value if isinstance(value, list) else [value]:
                 if isinstance(path, Path):
                     require_local(path)
@@ -93,30 +107,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo.demo)
-app.command("prepare")(prepare.prepare)
-app.add_typer(align.app, name="align")
-app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
-app.add_typer(ledger.app, name="ledger")
-app.command("keygen")(keygen.keygen)
-app.command("verify")(verify.verify)
-app.command("inspect")(inspect.inspect)
-app.command("export")(export.export)
-app.command("revoke")(revoke.revoke)
-app.command("audit")(audit.audit)
-app.command("split")(split.split)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("recommend")(recommend.recommend)
-app.add_typer(model.app, name="model")
-app.command("serve")(serve.serve)
-app.command("serving-key")(serve.serving_key)
-app.command("list")(listing.list_names)
-app.command("reproduce")(reproduce.reproduce)
-app.command("report")(report.report)
-for each in (app, align.app, ledger.app, model.app):
-    for command in each.registered_commands:
-        command.cls = _Command
+
+
+def _show_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        say(*context.get_help().split("\n"))
+
+
+for name, command in _COMMANDS.items():
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, callback=_show_help, invoke_without_command=True)
+        for inner in command.registered_commands:
+            inner.cls = _Command
+    else:
+        app.command(name, cls=_Command, epilog=publish.EXIT_CODES if name == "publish" else None)(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -128,8 +132,7 @@ def options(
     if version:
         say(f"pricdr {__version__}")
         raise typer.Exit
-    if context.invoked_subcommand is None:
-        say(*context.get_help().split("\n"))
+    _show_help(context)
 
 
 def main() -> None:
@@ -152,14 +155,14 @@ def run(arguments: Sequence[str]) -> int:
     0; 1 for a failed check; 2 for bad input or usage; 75 where another run is under way; 130 for an interrupt.
     """
     # Found among the words before they are parsed: wrong usage, too, must be a line of JSON then.
-    with json_log(on=OPTION in arguments):
+    with screen(json=LOG_JSON in arguments):
         return _run(arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        quiet = not _LOGS_ITSELF.isdisjoint(arguments[:1])
-        with nullcontext() if quiet else log_lines(" ".join(["pricdr", *arguments[:1]])):
+        command = " ".join(arguments[:1])
+        with nullcontext() if command == _LOGS_ITSELF else log_lines(f"pricdr {command}".rstrip()):
             code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
         # typer hands an interrupt on as a bare exit code
         return fail(_INTERRUPTED, code) if code == 130 else code

@@ -1,37 +1,27 @@
 """``pricdr align``: find the users that two companies share without revealing any others."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, warn, working
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.run_lock import only_step
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 
 if TYPE_CHECKING:
     from pricdr.alignment.curve import Blinder
+    from pricdr.alignment.messages import Message
     from pricdr.alignment.normalisation import NormalisedIds
     from pricdr.alignment.protocol import Alignment, ProtocolState
 
-app = typer.Typer()
-
-
-class NormaliseName(StrEnum):
-    """How ids are normalised before they are compared."""
-
-    EXACT = "exact"
-    EMAIL = "email"
-    PHONE = "phone"
-
-
 IdsArgument: TypeAlias = Annotated[Path, typer.Argument(help="Your ids, one per line.")]
 NormaliseOption: TypeAlias = Annotated[
-    NormaliseName, typer.Option(help="Compare ids byte for byte, as e-mail addresses or as telephone numbers.")
+    Literal["exact", "email", "phone"],
+    typer.Option(help="Compare ids byte for byte, as e-mail addresses or as telephone numbers."),
 ]
 PadOption: TypeAlias = Annotated[
     int | None,
@@ -47,17 +37,11 @@ OwnOption: TypeAlias = Annotated[
 ProcessesOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Number of worker processes.  [default: one per core]")
 ]
-
-
-@app.callback(invoke_without_command=True)
-def options(context: typer.Context) -> None:
-    """Find the users that two companies share. Neither learns about any others.
-
-    One company runs start, the other answer, the first finish. If both are to learn the common users, the second then
-    runs accept. Messages are files, to be sent by any means.
-    """
-    if context.invoked_subcommand is None:
-        say(*context.get_help().split("\n"))
+app = typer.Typer(
+    help="Find the users that two companies share. Neither learns about any others.\n\n"
+    "One company runs start, the other answer, the first finish. If both are to learn the common users, the second "
+    "then runs accept. Messages are files, to be sent by any means."
+)
 
 
 @app.command("start")
@@ -65,7 +49,7 @@ def start(
     ids: IdsArgument,
     out: Annotated[Path, typer.Option(help="The message to create and send.")],
     state: Annotated[Path, typer.Option(help="The state file to create, for align finish; keep it secret.")],
-    normalise: NormaliseOption = NormaliseName.EXACT,
+    normalise: NormaliseOption = "exact",
     both: Annotated[bool, typer.Option("--both", help="Both sides learn the common users, not only yours.")] = False,
     pad_to: PadOption = None,
     processes: ProcessesOption = None,
@@ -76,23 +60,14 @@ def start(
     whether both sides learn the common users. If the command is interrupted, run it again to resume.
     """
     from pricdr.alignment.messages import WhoLearns
-    from pricdr.alignment.protocol import begin, first_message, started, write_once
-    from pricdr.files import PRIVATE, replace_file, require_writable
+    from pricdr.alignment.protocol import begin, first_message, started
 
-    _require_two_files(out, state)
-    if not os.path.lexists(state):  # otherwise an interrupted run may have written it
-        require_writable(out)
-    own = _read_own_ids(ids, normalise)
-
+    own = _read_own_ids(ids, normalise, out, state)
     new = begin(own, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
-    with only_step(state):
-        current = _resume_or_create(state, new)
-        with _blinding(processes) as blinder:
-            message = first_message(current, blinder)
-            write_once(out, message.blocks())
-        replace_file(state, started(current, message).content(), mode=PRIVATE)
-    say(f"{out}: {message.header.starter_ids:,} ids, blinded{_padding(message.header.starter_ids, own)}")
-    say(f"session {current.session}; SHA-256 of the message: {message.sha256}")
+    message = _send(out, state, new, first_message, started, processes)
+    shown = message.header.starter_ids
+    say(f"{out}: {shown:,} ids, blinded{_padding(shown, own)}")
+    say(f"session {message.header.session}; SHA-256 of the message: {message.sha256}")
     say(f"send {out} to the other side, keep {state} secret, and run align finish on the answer")
 
 
@@ -102,7 +77,7 @@ def answer(
     ids: IdsArgument,
     out: Annotated[Path, typer.Option(help="The message to create and send back.")],
     state: Annotated[Path, typer.Option(help="The state file to create, for align accept; keep it secret.")],
-    normalise: NormaliseOption = NormaliseName.EXACT,
+    normalise: NormaliseOption = "exact",
     both: Annotated[
         bool, typer.Option("--both", help="Refuse a message with which only the other side learns the common users.")
     ] = False,
@@ -122,33 +97,24 @@ def answer(
 
     If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import answered, begin_answer, second_message, write_once
-    from pricdr.files import PRIVATE, replace_file, require_writable
+    from pricdr.alignment.messages import WhoLearns, load_message
+    from pricdr.alignment.protocol import answered, begin_answer, second_message
 
-    _require_two_files(out, state)
-    if not os.path.lexists(state):  # otherwise an interrupted run may have written it
-        require_writable(out)
-    own = _read_own_ids(ids, normalise)
-    with working(f"reading {message}"):
+    own = _read_own_ids(ids, normalise, out, state)
+    with progress_bar(f"reading {message}"):
         received = load_message(message, at_most=at_most)
     with _naming(message):
         new = begin_answer(received, own, pad_to=pad_to)
-        if both and received.header.who_learns.value != "both":
+        if both and received.header.who_learns is not WhoLearns.BOTH:
             raise InputError("with this message only the other side learns the common users, but you gave --both")
-    with only_step(state):
-        current = _resume_or_create(state, new)
-        with _blinding(processes) as blinder:
-            reply = second_message(current, received, blinder)
-            write_once(out, reply.blocks())
-        replace_file(state, answered(current, reply).content(), mode=PRIVATE)
+    reply = _send(out, state, new, lambda at, blinder: second_message(at, received, blinder), answered, processes)
     header = reply.header
     say(
         f"{out}: the other side's {header.starter_ids:,} ids, blinded again, and your {header.answerer_ids:,} ids, "
         f"blinded{_padding(header.answerer_ids or 0, own)}"
     )
     say(f"session {header.session}; SHA-256 of the message: {reply.sha256}")
-    if header.who_learns.value == "both":
+    if header.who_learns is WhoLearns.BOTH:
         say(f"send {out} back; both sides learn the common users: run align accept on the list when it arrives")
     else:
         say(f"send {out} back; only the other side learns the common users, and {state} is no longer needed")
@@ -168,7 +134,7 @@ def finish(
     The list has one user per line, in the order of bytes; publish takes it as --users. A state accepts one answer and
     refuses any other from then on. If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.messages import load_message
+    from pricdr.alignment.messages import WhoLearns, load_message
     from pricdr.alignment.protocol import (
         ProtocolStep,
         begin_finish,
@@ -181,7 +147,7 @@ def finish(
     from pricdr.files import PRIVATE, replace_file
 
     with only_step(state):
-        with working(f"reading {message}"):
+        with progress_bar(f"reading {message}"):
             current = read_state(state)
             with _naming(state):
                 current.require(ProtocolStep.STARTED, ProtocolStep.FINISHING)
@@ -190,14 +156,13 @@ def finish(
             received = load_message(message, at_most=at_most)
         with _naming(message):
             bound = begin_finish(current, received)
-        replace_file(state, bound.content(), mode=PRIVATE)
-        with _blinding(processes) as blinder:
-            with _naming(message):
+            replace_file(state, bound.content(), mode=PRIVATE)
+            with _blinding(processes) as blinder:
                 alignment = common_users(bound, received, blinder)
-            write_alignment(alignment, out, own_ids=own_ids)
+        write_alignment(alignment, out, own_ids=own_ids)
         replace_file(state, finished(bound).content(), mode=PRIVATE)
     _say_alignment(alignment, out, own_ids)
-    if alignment.record.who_learns.value == "both":
+    if alignment.record.who_learns is WhoLearns.BOTH:
         say(f"both sides learn them: send {out} and its record to the other side, which runs align accept")
 
 
@@ -227,7 +192,7 @@ def accept(
     from pricdr.files import PRIVATE, replace_file
 
     with only_step(state):
-        with working(f"reading {users}"):
+        with progress_bar(f"reading {users}"):
             current = read_state(state)
             with _naming(state):
                 current.require(ProtocolStep.ANSWERED)
@@ -242,44 +207,59 @@ def accept(
     _say_alignment(alignment, users, own_ids)
 
 
-def _read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
-    """Return the normalised ids in a file; warn if some of them become the same."""
+def _read_own_ids(path: Path, rule: str, out: Path, state: Path) -> "NormalisedIds":
+    """Return the normalised ids in a file, once it is clear that a message and a state can be written."""
     from pricdr.alignment.normalisation import Normalisation, NormalisedIds
     from pricdr.data.ids import read_ids
+    from pricdr.files import require_writable
 
-    with working(f"reading {path}"):
-        own = NormalisedIds.of(read_ids(path), Normalisation(normalise.value), name=str(path))
+    if out.resolve() == state.resolve():  # the user might send the state, with its key, in place of the message
+        raise ParameterError(f"--out and --state are both {out}: one is sent, the other is kept secret")
+    if not os.path.lexists(state):  # otherwise an interrupted run may have written it
+        require_writable(out)
+    with progress_bar(f"reading {path}"):
+        own = NormalisedIds.of(read_ids(path), Normalisation(rule), name=str(path))
     if own.merged:
         warn(f"{path}: {own.merged:,} of the ids are other spellings of an earlier one and were left out")
     return own
 
 
-def _require_two_files(out: Path, state: Path) -> None:
-    """Refuse the same path for both: the user might send the state, with its key, in place of the message."""
-    if out.resolve() == state.resolve():
-        raise ParameterError(f"--out and --state are both {out}: one is sent, the other is kept secret")
+def _send(
+    out: Path,
+    state: Path,
+    new: "ProtocolState",
+    compute: "Callable[[ProtocolState, Blinder], Message]",
+    advance: "Callable[[ProtocolState, Message], ProtocolState]",
+    processes: int | None,
+) -> "Message":
+    """Write a message, and the state before and after it.
 
+    The state comes first: the same command, after an interruption, reads it again and computes the same bytes.
+    """
+    from pricdr.alignment.protocol import read_state, write_once
+    from pricdr.files import PRIVATE, replace_file, write_new
 
-def _resume_or_create(path: Path, new: "ProtocolState") -> "ProtocolState":
-    """Return the state that an interrupted run of the same command left, or else the new one, which is saved first."""
-    from pricdr.alignment.protocol import read_state
-    from pricdr.files import PRIVATE, write_new
-
-    if not os.path.lexists(path):
-        write_new(path, new.content(), mode=PRIVATE)
-        return new
-    existing = read_state(path)
-    # The same command would draw only another session and another key.
-    if existing.model_copy(update={"session": new.session, "key": new.key}) != new:
-        raise OutputError(
-            f"{path} exists already, from another session or step; choose another name or remove it first"
-        )
-    warn(f"resuming session {existing.session}")
-    return existing
+    with only_step(state):
+        if os.path.lexists(state):
+            current = read_state(state)
+            # The same command would draw only another session and another key.
+            if current.model_copy(update={"session": new.session, "key": new.key}) != new:
+                raise OutputError(
+                    f"{state} exists already, from another session or step; choose another name or remove it first"
+                )
+            warn(f"resuming session {current.session}")
+        else:
+            current = new
+            write_new(state, new.content(), mode=PRIVATE)
+        with _blinding(processes) as blinder:
+            message = compute(current, blinder)
+            write_once(out, message.blocks())
+        replace_file(state, advance(current, message).content(), mode=PRIVATE)
+    return message
 
 
 @contextmanager
-def _blinding(processes: int | None) -> Iterator["Blinder"]:
+def _blinding(processes: int | None) -> "Iterator[Blinder]":
     """Yield a blinder that shows a progress bar."""
     from pricdr.alignment.curve import Blinder
     from pricdr.parallel import cores
@@ -293,9 +273,11 @@ def _say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> N
     from pricdr.alignment.messages import record_beside
 
     record = alignment.record
-    say(f"{out}: {record.common_users:,} common users; record of the session: {record_beside(out)}")
-    shown = f"{record.starter_ids:,} by the side that started, {record.answerer_ids:,} by the other"
-    say(f"ids shown, dummies included: {shown}")
+    say(
+        f"{out}: {record.common_users:,} common users; record of the session: {record_beside(out)}",
+        f"ids shown, dummies included: {record.starter_ids:,} by the side that started, {record.answerer_ids:,} by the "
+        "other",
+    )
     if own_ids is not None:
         say(f"{own_ids}: your own spelling of each user; do not send it")
     if not alignment.users:

@@ -2,21 +2,19 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
-from pricdr.cli.json_output import JsonOption
+from pricdr.cli.json_output import JsonOption, write_json
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, PublicKeyOption, UnitName, refuse_unused_key
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, parse_strategy
 from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
-    from pricdr.privacy.accounting import Guarantee
-    from pricdr.privacy.audit import Finding, Subject
-    from pricdr.strategies import Strategy
+    from pricdr.privacy.audit import Subject
 
 
 def audit(
@@ -38,7 +36,7 @@ def audit(
     ] = None,
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[
-        UnitName | None, typer.Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT.value}]")
+        UnitName | None, typer.Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT}]")
     ] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
     public_key: PublicKeyOption = None,
@@ -53,10 +51,12 @@ def audit(
     for those given. Exit 1 if a bound exceeds the claim: then the claim is wrong. The release itself is not touched.
     """
     from pricdr.privacy.accounting import Guarantee, Unit
-    from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
+    from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
+    from pricdr.privacy.steps import Bounds
+    from pricdr.privacy.strategies.base import default_dim
 
     # Options beside a folder would be ignored, and the audit believed to be about them.
-    given = [option for option in (strategy, epsilon, delta, dim, users, density, unit, clip) if option is not None]
+    given = any(option is not None for option in (strategy, epsilon, delta, dim, users, density, unit, clip))
     if folder is not None:
         if given:
             raise ParameterError("a release folder states its own parameters: give it alone, or none")
@@ -65,19 +65,32 @@ def audit(
         raise ParameterError("give either a release folder, or --epsilon and --delta")
     else:
         refuse_unused_key(public_key, "there is no release folder")
-        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or DEFAULT_UNIT).value))
-        subject = _from_options(
-            parse_strategy(strategy or DEFAULT_STRATEGY, dim, density, guarantee),
-            guarantee,
-            clip,
-            1000 if users is None else users,
-        )
+        users = 1000 if users is None else users
+        require_count(users=users)
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit or DEFAULT_UNIT))
+        chosen = parse_strategy(strategy or DEFAULT_STRATEGY, dim, density, guarantee)
+        if chosen.dim is None:  # a table of items would say how many columns there are
+            chosen = chosen.with_dim(default_dim(guarantee))
+        subject = Subject.of(guarantee, chosen, Bounds(clip=clip), users=users)
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
-    _say_table(subject, thorough, one_run)
-    if json_output is not None:
-        json_output.write({**_plain(subject), **asdict(thorough), "one_run": asdict(one_run)})
+    about = {
+        "strategy": subject.strategy.name,
+        "dim": subject.strategy.dim,
+        "unit": subject.declared.unit.value,
+        "delta": subject.delta,
+    }
+    say(f"{about['strategy']}, dim {about['dim']}, unit {about['unit']}, delta {subject.delta:g}")
+    if len(subject.calibrated) > 1:
+        say(f"{len(subject.calibrated)} steps; the adversary is shown what each of them gave, more than ever leaves")
+    say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")
+    for name, finding in (("likelihood ratio", thorough), ("one run", one_run)):
+        say(
+            f"{name:<18}{finding.claimed_epsilon:>10.4g}{finding.lower_bound:>10.4g}{finding.share:>9.0%}"
+            f"{finding.confidence:>12g}{finding.draws:>12,}"
+        )
+    write_json(json_output, {**about, **asdict(thorough), "one_run": asdict(one_run)})
     if thorough.refutes or one_run.refutes:
         return fail("a lower bound exceeds the claimed epsilon: the claim is wrong", 1)
     return 0
@@ -101,36 +114,3 @@ def _from_release(folder: Path, public_key: Path | None) -> "Subject":
         claimed_epsilon=certificate.epsilon,
         claimed_mu=certificate.mu,
     )
-
-
-def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | None, users: int) -> "Subject":
-    from pricdr.privacy.audit import Subject
-    from pricdr.privacy.steps import Bounds
-    from pricdr.privacy.strategies.base import default_dim
-
-    require_count(users=users)
-    if strategy.dim is None:  # a table of items would say how many columns there are
-        strategy = strategy.with_dim(default_dim(guarantee))
-    return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
-
-
-def _say_table(subject: "Subject", thorough: "Finding", one_run: "Finding") -> None:
-    strategy, unit = subject.strategy, subject.declared.unit
-    say(f"{strategy.name}, dim {strategy.dim}, unit {unit.value}, delta {subject.delta:g}")
-    if len(subject.calibrated) > 1:
-        say(f"{len(subject.calibrated)} steps; the adversary is shown what each of them gave, more than ever leaves")
-    say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")
-    for name, finding in (("likelihood ratio", thorough), ("one run", one_run)):
-        say(
-            f"{name:<18}{finding.claimed_epsilon:>10.4g}{finding.lower_bound:>10.4g}{finding.share:>9.0%}"
-            f"{finding.confidence:>12g}{finding.draws:>12,}"
-        )
-
-
-def _plain(subject: "Subject") -> dict[str, Any]:
-    return {
-        "strategy": subject.strategy.name,
-        "dim": subject.strategy.dim,
-        "unit": subject.declared.unit.value,
-        "delta": subject.delta,
-    }

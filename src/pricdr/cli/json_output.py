@@ -6,26 +6,20 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any, Final, TextIO, TypeAlias
+from typing import Annotated, Any, TextIO, TypeAlias
 
 import typer
 
 from pricdr.cli.console import answer
-
-_STANDARD_OUTPUT: Final = "-"
 
 
 class JsonOutput:
     """Where a command's JSON goes: a new file, or standard output."""
 
     def __init__(self, path: str) -> None:
-        self._path = None if path == _STANDARD_OUTPUT else Path(path)
-        self._stream: TextIO | None = None
-
-    @property
-    def path(self) -> Path | None:
+        self.path = None if path == "-" else Path(path)
         """The file; None for standard output."""
-        return self._path
+        self._stream: TextIO | None = None
 
     def prepare(self, context: typer.Context) -> None:
         """Refuse a file that cannot be made before any work is done; keep standard output for the JSON alone.
@@ -35,9 +29,9 @@ class JsonOutput:
         from pricdr.files import require_writable
         from pricdr.release.folder import require_outside_releases
 
-        if self._path is not None:
-            require_writable(self._path)
-            require_outside_releases(self._path)
+        if self.path is not None:
+            require_writable(self.path)
+            require_outside_releases(self.path)
         else:
             self._stream = sys.stdout
             context.with_resource(redirect_stdout(sys.stderr))
@@ -46,13 +40,19 @@ class JsonOutput:
         """Write the one JSON object of this command; a number that is not finite becomes null."""
         # In ASCII, so that ids from outside cannot act on a terminal.
         text = json.dumps(_finite(content), indent=2, allow_nan=False)
-        if self._path is not None:
+        if self.path is not None:
             from pricdr.files import write_new
 
-            write_new(self._path, f"{text}\n".encode())
+            write_new(self.path, f"{text}\n".encode())
         else:
             with redirect_stdout(self._stream):
                 answer(*text.split("\n"))
+
+
+def write_json(output: JsonOutput | None, content: Mapping[str, Any]) -> None:
+    """Write what a command found where ``--json`` asks for it."""
+    if output is not None:
+        output.write(content)
 
 
 def _prepared(context: typer.Context, output: JsonOutput | None) -> JsonOutput | None:

@@ -7,27 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.json_output import JsonOption
+from pricdr.cli.json_output import JsonOption, write_json
 from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, UnitOption, refuse_unused_key
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.ledger import Balance
-    from pricdr.privacy.plan import Allowance
 
 _FAR: Final = 5200
 """Weeks for which a calendar says something."""
 _MAX_NAMED: Final = 10
 """Releases that a line names by their numbers."""
+FileArgument = Annotated[Path, typer.Argument(help="The ledger file.")]
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
-
-
-@app.callback(invoke_without_command=True)
-def options(context: typer.Context) -> None:
-    """Keep one budget over every release of the same ratings."""
-    if context.invoked_subcommand is None:
-        say(*context.get_help().split("\n"))
 
 
 @app.command("init")
@@ -47,18 +40,17 @@ def init(
     from pricdr.privacy.ledger import Ledger
     from pricdr.signing import read_private_key
 
-    budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
+    budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
     Ledger.create(file, budget, None if sign is None else read_private_key(sign))
     for text in epsilon_warnings(budget.epsilon, budget.unit):
         warn(text)
     say(f"created {file}: {budget}, over all releases together")
-    if json_output is not None:
-        json_output.write({"ledger": str(file), "budget": _guarantee(budget)})
+    write_json(json_output, {"ledger": str(file), "budget": _guarantee(budget)})
 
 
 @app.command("sign")
 def sign(
-    file: Annotated[Path, typer.Argument(help="The ledger file.")],
+    file: FileArgument,
     key: Annotated[Path, typer.Option(help="The private key; publish then needs it as --sign.")],
     json_output: JsonOption = None,
 ) -> None:
@@ -73,8 +65,7 @@ def sign(
     balance = Ledger(file, read_private_key(key)).sign()
     say(f"signed {file}: epsilon {balance.epsilon:.6g} spent in {_releases(len(balance.spends))}")
     say("now run pricdr ledger verify with every release made from it: one that was missing before is missing still")
-    if json_output is not None:
-        json_output.write({"ledger": str(file), "spent": _spent(balance), "signed_by": balance.signed_by})
+    write_json(json_output, {"ledger": str(file), "spent": _spent(balance), "signed_by": balance.signed_by})
 
 
 @app.command("plan")
@@ -82,13 +73,10 @@ def plan(
     file: Annotated[Path | None, typer.Argument(help="A ledger: what is spent there counts.")] = None,
     releases: Annotated[int | None, typer.Option(help="How many more releases to plan for.")] = None,
     each: Annotated[float | None, typer.Option(help="In place of --releases: the epsilon of each.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The budget; with a ledger, the ledger's.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="The budget's delta.  [default: the ledger's; without one 1e-6]")
-    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Without a ledger: the budget.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Without a ledger: its delta.  [default: 1e-6]")] = None,
     unit: Annotated[
-        UnitName | None,
-        typer.Option(help=f"What is protected.  [default: the ledger's; without one {DEFAULT_UNIT.value}]"),
+        UnitName | None, typer.Option(help=f"Without a ledger: what is protected.  [default: {DEFAULT_UNIT}]")
     ] = None,
     json_output: JsonOption = None,
 ) -> None:
@@ -96,42 +84,52 @@ def plan(
 
     The costs are composed exactly, as the ledger does it: 52 releases may each claim far more than epsilon / 52.
     """
-    from pricdr.privacy.plan import EXAMPLE_USERS
+    from pricdr.privacy.accounting import RECOMMENDED_DELTA, Guarantee, Unit
+    from pricdr.privacy.ledger import Balance, Ledger
+    from pricdr.privacy.plan import EXAMPLE_USERS, allowance_at, equal_allowance
 
-    balance = _balance(file, epsilon, delta, unit)
-    allowance = _allowance(balance, releases, each)
-    releases, last = allowance.releases, _last_of_weekly(allowance.releases)
-    sigma = allowance.sigma
+    if (file is None) == (epsilon is None) or (file is not None and (delta, unit) != (None, None)):
+        raise ParameterError("give a ledger, which states its budget, or --epsilon (and --delta, --unit) without one")
+    if file is not None:
+        balance = Ledger(file).read()
+    else:
+        assert epsilon is not None
+        chosen = Unit(unit or DEFAULT_UNIT)
+        balance = Balance.unspent(
+            Guarantee(epsilon=epsilon, delta=RECOMMENDED_DELTA if delta is None else delta, unit=chosen)
+        )
+    if releases is not None and each is None:
+        allowance = equal_allowance(balance, releases)
+    elif each is not None and releases is None:
+        allowance = allowance_at(balance, each)
+    else:
+        raise ParameterError("give either --releases, how many to plan for, or --each, the epsilon of each")
+    releases, claim, sigma, last = allowance.releases, allowance.guarantee, allowance.sigma, None
     say(f"budget: {balance.budget}, over all releases together, however each is chosen")
     if balance.spends:
-        say(f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}")
-    claim = allowance.guarantee
+        say(_spent_so_far(balance))
     say(f"each of {releases:,} more: epsilon {claim.epsilon:g} at delta {claim.delta:g} (mu {allowance.mu:.6g})")
-    if last is not None:
+    if releases <= _FAR:
+        last = (datetime.now(UTC).date() + timedelta(weeks=releases - 1)).isoformat()
         say(f"one a week from today: the last on {last}; then the budget is spent, for good")
-    counted = "each rating counted as 1" if claim.unit.value == "rating" else "a clip of 1; it grows with the clip"
+    counted = "each rating counted as 1" if claim.unit is Unit.RATING else "a clip of 1; it grows with the clip"
     if sigma is None:
         warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")
     else:
         say(f"sigma it needs: {sigma:.4g} (strategy spectral, {EXAMPLE_USERS:,} listed users, {counted})")
-    if json_output is not None:
-        json_output.write(
-            {
-                "ledger": None if file is None else str(file),
-                "budget": _guarantee(balance.budget),
-                "spent": _spent(balance),
-                "releases": releases,
-                "last_of_weekly": last,
-                "each": {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma},
-            }
-        )
+    content = {
+        "ledger": None if file is None else str(file),
+        "budget": _guarantee(balance.budget),
+        "spent": _spent(balance),
+        "releases": releases,
+        "last_of_weekly": last,
+        "each": {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma},
+    }
+    write_json(json_output, content)
 
 
 @app.command("show")
-def show(
-    file: Annotated[Path, typer.Argument(help="The ledger file.")],
-    json_output: JsonOption = None,
-) -> None:
+def show(file: FileArgument, json_output: JsonOption = None) -> None:
     """Show what was spent and what is left."""
     from pricdr.privacy.ledger import Ledger
 
@@ -139,28 +137,25 @@ def show(
     say(f"budget: {balance.budget}, however each release is chosen")
     for number, spend in enumerate(balance.spends, 1):
         say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}  {spend.promise}")
-    spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}"
-    say(f"{spent}; room for one more release of epsilon {balance.room:.6g} at this delta")
+    say(f"{_spent_so_far(balance)}; room for one more release of epsilon {balance.room:.6g} at this delta")
     left = balance.room_for(balance.spends[-1].mu) if balance.spends else None
     say("spent is what these releases would cost had all been fixed in advance; the promise is the budget")
     if left is not None:
-        say(f"at the price of the last one: {left:,} more release{'' if left == 1 else 's'}")
-    if json_output is not None:
-        json_output.write(
-            {
-                "ledger": str(file),
-                "budget": _guarantee(balance.budget),
-                "spent": _spent(balance),
-                "room": {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": left},
-                "signed_by": balance.signed_by,
-                "releases": [spend.model_dump(mode="json") for spend in balance.spends],
-            }
-        )
+        say(f"at the price of the last one: {_releases(left, 'more release')}")
+    content = {
+        "ledger": str(file),
+        "budget": _guarantee(balance.budget),
+        "spent": _spent(balance),
+        "room": {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": left},
+        "signed_by": balance.signed_by,
+        "releases": [spend.model_dump(mode="json") for spend in balance.spends],
+    }
+    write_json(json_output, content)
 
 
 @app.command("verify")
 def verify(
-    file: Annotated[Path, typer.Argument(help="The ledger file.")],
+    file: FileArgument,
     releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that it paid for.")] = None,
     public_key: PublicKeyOption = None,
     json_output: JsonOption = None,
@@ -184,29 +179,29 @@ def verify(
     else:
         whose = "the public key that was given" if public_key is not None else "a key that nobody vouched for here"
         say(f"    signed by {whose} (SHA-256 {fingerprint(public_from_text(balance.signed_by))})")
-    if folders:
-        say(f"    it holds every release given ({len(folders)})")
-        if others:
-            why = "in another place, or runs that ended after the spend; spent all the same"
-            say(f"    not among these: {_numbered(others)} of the ledger ({why})")
-    else:
+    if not folders:
         say("    give the releases made from it to see whether it is an older copy, or another ledger")
-    if json_output is not None:
-        json_output.write(
-            {
-                "ledger": str(file),
-                "budget": _guarantee(balance.budget),
-                "spent": _spent(balance),
-                "signed_by": balance.signed_by,
-                "holds": [str(folder) for folder in folders],
-                "not_given": list(others),
-            }
-        )
+    else:
+        say(f"    it holds every release given ({len(folders)})")
+    if folders and others:
+        numbers = ", ".join(f"{number:,}" for number in others[:_MAX_NAMED])
+        numbers += f" and {len(others) - _MAX_NAMED:,} more" if len(others) > _MAX_NAMED else ""
+        why = "in another place, or runs that ended after the spend; spent all the same"
+        say(f"    not among these: release {numbers} of the ledger ({why})")
+    content = {
+        "ledger": str(file),
+        "budget": _guarantee(balance.budget),
+        "spent": _spent(balance),
+        "signed_by": balance.signed_by,
+        "holds": [str(folder) for folder in folders],
+        "not_given": list(others),
+    }
+    write_json(json_output, content)
 
 
 @app.command("repair")
 def repair(
-    file: Annotated[Path, typer.Argument(help="The ledger file.")],
+    file: FileArgument,
     release: Annotated[Path | None, typer.Argument(help="The release whose line was cut off.")] = None,
     forfeit: Annotated[bool, typer.Option("--forfeit", help="Without the release: give up all that was left.")] = False,
     public_key: PublicKeyOption = None,
@@ -231,52 +226,14 @@ def repair(
         balance = ledger.forfeit()
     else:
         balance = ledger.rebuild(lost_line(verify_release(release, public_key=public_key).certificate))
-    say(f"repaired {file}: release {len(balance.spends)}, mu {balance.spends[-1].mu:.6g}")
-    say("if it was signed, it no longer is: run pricdr ledger sign")
-    say("lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it")
-    if json_output is not None:
-        json_output.write(
-            {"ledger": str(file), "spent": _spent(balance), "repaired": balance.spends[-1].model_dump(mode="json")}
-        )
-
-
-def _balance(file: Path | None, epsilon: float | None, delta: float | None, unit: UnitName | None) -> "Balance":
-    """Return what a plan starts from: a ledger, or a budget that nothing was spent of yet."""
-    from pricdr.privacy.accounting import RECOMMENDED_DELTA, Guarantee, Unit
-    from pricdr.privacy.ledger import Balance, Ledger
-
-    if file is None:
-        if epsilon is None:
-            raise ParameterError("give a ledger, or --epsilon: the budget to divide")
-        chosen = Unit((unit or DEFAULT_UNIT).value)
-        return Balance.unspent(
-            Guarantee(epsilon=epsilon, delta=RECOMMENDED_DELTA if delta is None else delta, unit=chosen)
-        )
-    balance = Ledger(file).read()
-    held = balance.budget
-    stated = {"--epsilon": held.epsilon, "--delta": held.delta, "--unit": held.unit.value}
-    asked = {"--epsilon": epsilon, "--delta": delta, "--unit": None if unit is None else unit.value}
-    for option, value in asked.items():
-        if value is not None and value != stated[option]:
-            raise ParameterError(f"{file} has the budget {held}, which cannot be changed: leave out {option} {value}")
-    return balance
-
-
-def _allowance(balance: "Balance", releases: int | None, each: float | None) -> "Allowance":
-    from pricdr.privacy.plan import allowance_at, equal_allowance
-
-    if releases is not None and each is None:
-        return equal_allowance(balance, releases)
-    if each is not None and releases is None:
-        return allowance_at(balance, each)
-    raise ParameterError("give either --releases, how many to plan for, or --each, the epsilon of each")
-
-
-def _last_of_weekly(releases: int) -> str | None:
-    """Return the day of the last of so many releases, one a week from today; None in a far future."""
-    if releases > _FAR:
-        return None
-    return (datetime.now(UTC).date() + timedelta(weeks=releases - 1)).isoformat()
+    last = balance.spends[-1]
+    say(
+        f"repaired {file}: release {len(balance.spends)}, mu {last.mu:.6g}",
+        "if it was signed, it no longer is: run pricdr ledger sign",
+        "lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it",
+    )
+    content = {"ledger": str(file), "spent": _spent(balance), "repaired": last.model_dump(mode="json")}
+    write_json(json_output, content)
 
 
 def _guarantee(guarantee: "Guarantee") -> dict[str, float | str]:
@@ -287,11 +244,9 @@ def _spent(balance: "Balance") -> dict[str, float | int]:
     return {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
 
 
-def _numbered(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(f"{number:,}" for number in numbers[:_MAX_NAMED])
-    more = "" if len(numbers) <= _MAX_NAMED else f" and {len(numbers) - _MAX_NAMED:,} more"
-    return f"release{'' if len(numbers) == 1 else 's'} {shown}{more}"
+def _spent_so_far(balance: "Balance") -> str:
+    return f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}"
 
 
-def _releases(number: int) -> str:
-    return f"{number:,} release{'' if number == 1 else 's'}"
+def _releases(number: int, noun: str = "release") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -3,15 +3,20 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
 
 import typer
 
+from pricdr.cli.console import warn
 from pricdr.errors import ParameterError
 from pricdr.extensions import Registry
 
+if TYPE_CHECKING:
+    from pricdr.release import Release
+
 T = TypeVar("T")
 _PINNED = "PRICDR_PUBLIC_KEY"
+_MAX_WARNINGS = 5
 
 
 def _require_pinned(given: Path | None) -> Path | None:
@@ -24,6 +29,10 @@ def _require_pinned(given: Path | None) -> Path | None:
 PublicKeyOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(envvar=_PINNED, callback=_require_pinned, help="Require a signature by this key (a PEM file)."),
+]
+RevocationsOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Refuse a release that a notice in this folder revokes, signed by the release's own key."),
 ]
 
 
@@ -39,6 +48,24 @@ def pinned_key() -> Path | None:
     return None if given is None else Path(given)
 
 
+def check_revocations(release: "Release | None", folder: Path | None) -> str | None:
+    """Refuse a release that was revoked and warn of notices that do not count; return what was looked at, in words."""
+    if folder is None:
+        return None
+    if release is None or not release.verified:
+        raise ParameterError("--revocations takes back releases that verify: there is none here to look up")
+    from pricdr.release.revocation import require_not_revoked
+
+    read = require_not_revoked(release, folder)
+    for remark in read.remarks[:_MAX_WARNINGS]:
+        warn(f"{folder}: {remark}")
+    if len(read.remarks) > _MAX_WARNINGS:
+        warn(f"{folder}: {len(read.remarks) - _MAX_WARNINGS:,} more were ignored")
+    if release.certificate.signed_by is None:
+        warn("the release is not signed: no notice can revoke it")
+    return f"no notice in {folder} revokes it ({read.count:,} read)"
+
+
 class DeviceName(StrEnum):
     """Where to train."""
 
@@ -48,16 +75,8 @@ class DeviceName(StrEnum):
 
 
 DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto uses a GPU if there is one.")]
-
-
-class UnitName(StrEnum):
-    """What is protected."""
-
-    RATING = "rating"
-    USER = "user"
-
-
-DEFAULT_UNIT: Final = UnitName.RATING
+UnitName: TypeAlias = Literal["rating", "user"]
+DEFAULT_UNIT: Final = "rating"
 """What is protected where nobody says, in every command: the unit of the paper."""
 UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
 DimOption: TypeAlias = Annotated[

@@ -1,43 +1,66 @@
-"""``pricdr publish``: the source party's command."""
+"""``pricdr publish``: the source party's command.
+
+What it shows on the source's own screen may be read off the ratings; none of that goes into the release, into JSON or
+into a log.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterator
+import os
+import resource
+import shlex
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.dry_run import dry_run_json, say_dry_run
-from pricdr.cli.engines import AddressOrPath, EngineInput, EngineName, EngineOption
-from pricdr.cli.event_log import EventLog
-from pricdr.cli.json_log import OPTION, note_spent
-from pricdr.cli.json_output import JsonOption, JsonOutput
+from pricdr.cli.console import (
+    LOG_JSON,
+    event_line,
+    failure,
+    log_event,
+    note_spent,
+    progress_bar,
+    say,
+    say_list,
+    warn,
+)
+from pricdr.cli.json_output import JsonOption, write_json
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, UnitOption
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete, parse_strategy
-from pricdr.cli.ratings import FILES, ColumnsOption, ReadingOptions, require_ratings
+from pricdr.cli.ratings import (
+    FILES,
+    ColumnsOption,
+    RatingsInput,
+    ReadingOptions,
+    require_ratings,
+    shown,
+    warn_of_stars,
+)
 from pricdr.cli.run_lock import only_spender, require_only_writer
-from pricdr.cli.source_screen import cautions_on_screen, say_input, say_result
-from pricdr.errors import OutputError, ParameterError, PriCDRError
-from pricdr.files import new_folder, require_absent
+from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
+from pricdr.files import PRIVATE, new_folder, require_absent
 from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from pricdr._publish import DryRun
-    from pricdr.alignment.messages import AlignmentRecord
-    from pricdr.data.ratings import Ids
+    from pricdr.data.ids import Ids
     from pricdr.data.reading.read import Reading
-    from pricdr.privacy.accounting import Guarantee, Unit
+    from pricdr.memory import Need
+    from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.steps import Bounds
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
+    from pricdr.strategies import Strategy
 
 
 EXIT_CODES: Final = (
@@ -45,6 +68,9 @@ EXIT_CODES: Final = (
     "run has the ledger or the output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2 and 128 "
     "or above, ledger show says what was spent."
 )
+_LOGGED: Final = ("software", "private", "epsilon", "delta", "unit", "dim", "sigma", "mu")
+"""What a log takes from a certificate as it stands there."""
+_LOG_BEGINS: Final = b'{"time": '
 
 
 def publish(
@@ -52,11 +78,8 @@ def publish(
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
     ratings: Annotated[
-        Path | None,
-        typer.Argument(
-            help=f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}.",
-            parser=AddressOrPath,
-        ),
+        str | None,
+        typer.Argument(help=f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}."),
     ] = None,
     strategy: Annotated[
         str,
@@ -94,7 +117,13 @@ def publish(
     ] = None,
     items: Annotated[Path | None, typer.Option(help="The public item universe, one id per line.")] = None,
     columns: ColumnsOption = None,
-    engine: EngineOption = EngineName.DUCKDB,
+    engine: Annotated[
+        Literal["duckdb", "spark"],
+        typer.Option(
+            help="Where ratings are kept meanwhile: on this machine, in memory or sorted on disk if the files are "
+            "large (duckdb), or on a Spark cluster (extra spark). The release is the same."
+        ),
+    ] = "duckdb",
     ledger: Annotated[
         Path | None, typer.Option(help="Count this release against a budget (pricdr ledger init).")
     ] = None,
@@ -111,7 +140,7 @@ def publish(
     log_json: Annotated[
         bool,
         typer.Option(
-            OPTION,
+            LOG_JSON,
             help="For unattended runs: standard error has one JSON line per event, without anything read off the "
             "ratings, and no text for people.",
         ),
@@ -124,11 +153,15 @@ def publish(
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
+    from pricdr.alignment.messages import read_alignment
     from pricdr.privacy.accounting import Calibration, Guarantee, Unit
+    from pricdr.release.folder import CERTIFICATE
+    from pricdr.signing import read_private_key
 
     settings = config or PublishSettings()
-    given = require_ratings(ratings, settings.from_, settings.query, "RATINGS")
-    reading = ReadingOptions(
+    path = None if ratings is None else Path(ratings)
+    given = require_ratings(path, settings.from_, settings.query, "RATINGS")
+    how = ReadingOptions(
         columns,
         settings.delimiter,
         settings.encoding,
@@ -137,170 +170,294 @@ def publish(
         settings.most_bad_rows,
     )
     _require_places(out, settings.log, None if json_output is None else json_output.path)
-    with EventLog.opened(settings.log) as events:
-        events.record("began", dry_run=dry_run, ratings=str(given), release=str(out))
-        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
+    with _recording(settings.log) as record:
+        record("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
         parsed = parse_strategy(strategy, dim, settings.density, guarantee)
         if settings.calibration == "paper" and not parsed.rows_cancel:
             raise ParameterError(
                 f"calibration paper is for the paper's own jlt and sjlt, not for {parsed.name}: add --strategy jlt"
             )
-        bounds = _parse_bounds(guarantee.unit, values, threshold, rating_bound, rating_step, clip)
-        plan = complete(parsed, settings, guide, items)
-        key = None if sign is None else _read_key(sign)
-        arguments = {
-            "strategy": plan,
+        bounds = _parse_bounds(values, threshold, rating_bound, rating_step, clip)
+        bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
+        complete_strategy = complete(parsed, settings, guide, items)
+        key = None if sign is None else read_private_key(sign)
+        arguments: dict[str, Any] = {
+            "guarantee": guarantee,
+            "strategy": complete_strategy,
             "bounds": bounds,
             "calibration": Calibration(settings.calibration),
-            "ledger": None if ledger is None else _open_ledger(ledger, guarantee.unit, key),
+            "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
             "issuer": settings.issuer,
-            "alignment": None if users is None else _read_alignment(users),
+            "alignment": None if users is None else read_alignment(users),
             "allow_not_private_guide": settings.allow_not_private_guide,
             "insecure_seed": insecure_seed,
             "insecure_no_noise": settings.insecure_no_noise,
         }
-        source = EngineInput(
-            given, reading, engine, settings.temp_dir, settings.spark_conf, out, threshold=threshold, values=values
-        )
-        task = _Task(guarantee, arguments, out, key, events, json_output)
-        (task.dry_run if dry_run else task.publish)(source, users, items)
+        location = ratings if engine == "spark" else None
+        task = _Task(given, location, how, settings, out, threshold, values, users, items, arguments)
+        if dry_run:
+            require_absent(out)
+            foreseen, need, seconds = task.foresee()
+            _say_dry_run(foreseen, ledger, need, seconds)
+            record("dry_run", sigma=foreseen.sigma, mu=foreseen.mu)
+            write_json(json_output, _dry_run_json(foreseen, out, need, seconds))
+            return
+        # The folder first: an output that cannot be written must be noticed before the budget is spent.
+        with new_folder(out) as staging:
+            require_only_writer(staging, out)
+            with nullcontext() if ledger is None else _spending(arguments["ledger"]):
+                release = task.publish(staging)
+                # Before the folder is in place: the budget is spent, whatever happens to the disk.
+                record("made", **_disclosed(release.certificate))
+                release.write_into(staging, signing_key=key)
+                certificate = (staging / CERTIFICATE).read_bytes()
+        _say_result(release, out, learnt=complete_strategy.learns)
+        record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
+        write_json(json_output, {"dry_run": False, "release": str(out), "certificate": json.loads(certificate)})
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A release to make, and where to report it."""
+    """Ratings to publish, where they are kept meanwhile, and how."""
 
-    guarantee: "Guarantee"
+    given: RatingsInput
+    location: str | None
+    """What Spark reads: an address or a table as it was written. None for this machine."""
+    how: ReadingOptions
+    settings: PublishSettings
+    out: Path
+    threshold: float | None
+    values: bool
+    users: Path | None
+    items: Path | None
     arguments: dict[str, Any]
     """The other arguments of the library's ``publish``."""
-    out: Path
-    key: "Ed25519PrivateKey | None"
-    events: EventLog
-    json_output: JsonOutput | None
 
-    def dry_run(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
-        """Show what the release would be. Rows of large files are counted, and not sorted."""
-        require_absent(self.out)
+    def foresee(self) -> tuple["DryRun", "Need | None", float]:
+        """Return what the release would be, the memory if it is made out of core, and the seconds that reading took.
+
+        Rows of large files are counted, and not sorted.
+        """
         started = monotonic()
         with ExitStack() as lifetime:
-            reading, listed, universe = self._read(given, users, items, lifetime, count_only=True)
+            reading, lists = self._read(lifetime, count_only=True)
             seconds = monotonic() - started
-            say_input(reading, listed, universe, self.arguments["strategy"], self.arguments["bounds"])
-            foreseen = self._dry_run(reading, listed, universe)
-            work = foreseen.work
-            need = reading.need(work.item_rows, work.user_rows, learns=work.learns)
-            if need is not None:
-                need.require()
-        ledger = self.arguments["ledger"]
-        say_dry_run(foreseen, self.guarantee, None if ledger is None else ledger.path, seconds, need)
-        self.events.record("dry_run", sigma=foreseen.sigma, mu=foreseen.mu)
-        if self.json_output is not None:
-            self.json_output.write(dry_run_json(foreseen, self.out, seconds, need))
+            self._say_input(reading, **lists)
+            return *self._require_memory(reading, lists), seconds
 
-    def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
-        """Make the release, write it and report it."""
-        ledger = self.arguments["ledger"]
-        # The folder first: an output that cannot be written must be noticed before the budget is spent.
-        with new_folder(self.out) as staging:
-            require_only_writer(staging, self.out)
-            with nullcontext() if ledger is None else self._spending(ledger):
-                release, certificate = self._make(staging, given, users, items)
-        say_result(release, self.out, learnt=self.arguments["strategy"].learns)
-        self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
-        if self.json_output is not None:
-            content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
-            self.json_output.write(content)
-
-    @contextmanager
-    def _spending(self, ledger: "Ledger") -> Iterator[None]:
-        """Hold the lock of the ledger, and note what was spent, for whatever fails from then on."""
-        with only_spender(ledger.path):
-            before = len(ledger.read().spends)
-            try:
-                yield
-            finally:
-                with suppress(PriCDRError):  # a release that was made is not given up for want of a note
-                    for line in ledger.read().spends[before:]:
-                        note_spent(ledger_release=line.number, ledger_line=line.hash, mu=line.mu, promise=line.promise)
-
-    def _make(
-        self, staging: Path, given: EngineInput, users: Path | None, items: Path | None
-    ) -> tuple["Release", bytes]:
-        """Write the release into ``staging``, and return it with the bytes of its certificate."""
-        from pricdr._publish import publish as publish_ratings
+    def publish(self, staging: Path) -> "Release":
+        """Return the release, once there is room for it in ``staging``."""
+        from pricdr._publish import publish
         from pricdr.privacy.strategies.base import MAX_LEARNT
-        from pricdr.release.folder import CERTIFICATE, reserve
+        from pricdr.release.folder import reserve
 
+        dim = self.arguments["strategy"].dim
         with ExitStack() as lifetime:
-            reading, listed, universe = self._read(given, users, items, lifetime)
-            # Sorting may take hours: refuse now what would be refused afterwards.
-            if reading.n_ratings is None:
-                work = self._dry_run(reading, listed, universe).work
-                if need := reading.need(work.item_rows, work.user_rows, learns=work.learns):
+            reading, lists = self._read(lifetime)
+            if reading.n_ratings is None:  # sorting may take hours: refuse now what would be refused afterwards
+                _, need = self._require_memory(reading, lists)
+                if need is not None:
                     say(f"out of core: {need.sentence()}")
-                    need.require()
                 with progress_bar("sorting") as progress:
-                    reading = reading.sorted(self.arguments["strategy"].dim, progress)
-            say_input(reading, listed, universe, self.arguments["strategy"], self.arguments["bounds"])
-            reserve(staging, listed or reading.ratings.users, self.arguments["strategy"].dim or MAX_LEARNT)
-            with cautions_on_screen(), progress_bar() as progress:
-                release = publish_ratings(
-                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.arguments
-                )
-            # Before the folder is in place: the budget is spent, whatever happens to the disk.
-            self.events.record("made", **_disclosed(release.certificate))
-            release.write_into(staging, signing_key=self.key)
-        return release, (staging / CERTIFICATE).read_bytes()
+                    reading = reading.sorted(dim, progress)
+            self._say_input(reading, **lists)
+            reserve(staging, lists["users"] or reading.ratings.users, dim or MAX_LEARNT)
+            with _warnings_on_screen(), progress_bar() as progress:
+                return publish(reading.ratings, **self.arguments, **lists, progress=progress)
 
-    def _read(
-        self,
-        given: EngineInput,
-        users: Path | None,
-        items: Path | None,
-        lifetime: ExitStack,
-        *,
-        count_only: bool = False,
-    ) -> tuple["Reading[Any]", "Ids | None", "Ids | None"]:
-        """Read the lists and the ratings."""
-        listed, universe = _read_lists(users, items)
-        self._require_aligned(users, listed)
-        strategy = self.arguments["strategy"]
-        counted_items = strategy.catalogue if universe is None else universe
-        return given.read(listed, counted_items, lifetime, count_only=count_only), listed, universe
-
-    def _require_aligned(self, users: Path | None, listed: "Ids | None") -> None:
-        """Refuse a list that differs from the record beside it, before hours of reading."""
-        from pricdr.alignment.messages import require_list
-
-        record = self.arguments["alignment"]
-        if record is None or users is None or listed is None:
-            return
-        require_list(record, listed, name=str(users))
-        say(f"{users} came from align (session {record.session}): the certificate says so, and what that revealed")
-
-    def _dry_run(self, reading: "Reading[Any]", listed: "Ids | None", universe: "Ids | None") -> "DryRun":
+    def _require_memory(self, reading: "Reading[Any]", lists: dict[str, Any]) -> tuple["DryRun", "Need | None"]:
+        """Return what the release would be and the memory it takes out of core; refuse one that takes too much."""
         from pricdr._publish import dry_run
 
-        return dry_run(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments)
+        foreseen = dry_run(reading.ratings, **self.arguments, **lists)
+        need = reading.need(foreseen.work.item_rows, foreseen.work.user_rows, learns=foreseen.work.learns)
+        if need is not None:
+            need.require()
+        return foreseen, need
+
+    def _read(self, lifetime: ExitStack, *, count_only: bool = False) -> tuple["Reading[Any]", dict[str, Any]]:
+        """Read the lists and the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet."""
+        from pricdr.alignment.messages import require_list
+        from pricdr.data.ids import read_ids
+        from pricdr.data.workspace import sweep
+
+        users = None if self.users is None else read_ids(self.users)
+        items = None if self.items is None else read_ids(self.items)
+        record = self.arguments["alignment"]
+        if record is not None and users is not None:  # before hours of reading
+            require_list(record, users, name=str(self.users))
+            session = f"session {record.session}"
+            say(f"{self.users} came from align ({session}): the certificate says so, and what that revealed")
+        counted = self.arguments["strategy"].catalogue if items is None else items
+        if self.settings.spark_conf and self.location is None:
+            raise ParameterError("spark-conf is for --engine spark, and the engine is duckdb")
+        if self.settings.temp_dir is not None and self.location is not None:
+            raise ParameterError("temp-dir is for --engine duckdb, and the engine is spark")
+        reading: Reading[Any]
+        if self.location is not None:
+            reading = self._read_on_spark(users, counted, lifetime)
+        elif self._are_large():
+            reading = self._read_on_disk(users, counted, lifetime, count_only=count_only)
+        else:
+            if not count_only:
+                sweep(self.out.absolute().parent)  # a killed run that sorted on disk leaves ratings in plaintext
+            reading = self.how.read(self.given, self.threshold)
+        if not self.values:
+            warn_of_stars(reading)
+        return reading, {"users": users, "items": items}
+
+    def _are_large(self) -> bool:
+        """Return whether the files are too large for the memory limit, and say so."""
+        from pricdr.data.reading.inputs import find_inputs
+        from pricdr.engines.outofcore import EXPANSION
+        from pricdr.memory import VARIABLE, format_bytes, memory_limit
+
+        size = find_inputs(self.given).size if isinstance(self.given, Path) else None
+        limit = memory_limit()
+        if size is None or size * EXPANSION <= limit:
+            return False
+        say(
+            f"out of core: {format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory, and the "
+            f"limit is {format_bytes(limit)} ({VARIABLE} changes it)"
+        )
+        return True
+
+    def _read_on_spark(self, users: "Ids | None", items: "Ids | None", lifetime: ExitStack) -> "Reading[Any]":
+        from pricdr.engines.spark.ratings import open_ratings
+        from pricdr.engines.spark.session import parse_settings
+
+        assert self.location is not None
+        if not isinstance(self.given, Path) or self.location == "-":
+            raise ParameterError("--engine spark reads Parquet or a table (table:NAME), not queries or standard input")
+        if others := [option.removeprefix("--") for option in self.how.given() if option != "--columns"]:
+            raise ParameterError(f"{others[0]} is for files, and --engine spark reads Parquet or a table")
+        opened = open_ratings(
+            self.location,
+            columns=self.how.columns,
+            threshold=self.threshold,
+            users=users,
+            items=items,
+            settings=parse_settings(self.settings.spark_conf),
+        )
+        with progress_bar(f"reading {self.location}"):
+            return lifetime.enter_context(opened)
+
+    def _read_on_disk(
+        self, users: "Ids | None", items: "Ids | None", lifetime: ExitStack, *, count_only: bool
+    ) -> "Reading[Any]":
+        from pricdr.data.reading.formats import ReadOptions
+        from pricdr.data.workspace import Workspace
+        from pricdr.engines.outofcore import read_on_disk, sort_memory
+        from pricdr.memory import format_bytes
+
+        beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # a dry run makes no folder
+        workspace = lifetime.enter_context(Workspace.opened(self.settings.temp_dir or beside))
+        say(
+            f"out of core: ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at "
+            f"the end) and sorted with {format_bytes(sort_memory())} of memory"
+        )
+        with progress_bar(f"reading {shown(self.given)}") as progress:
+            return read_on_disk(
+                self.given,
+                ReadOptions.of(need_rating=self.threshold is not None, **self.how.arguments()),
+                workspace,
+                users=users,
+                items=items,
+                keep_values=self.values,
+                threshold=self.threshold,
+                progress=progress,
+            )
+
+    def _say_input(self, reading: "Reading[Any]", users: "Ids | None", items: "Ids | None") -> None:
+        """Show what was read, and which users and items of it count."""
+        strategy: Strategy = self.arguments["strategy"]
+        say(*reading.summary().split("\n"))
+        rated, raters = set(reading.ratings.items), set(reading.raters or ())
+        others = raters.difference(users or raters)
+        if users is not None and raters:
+            kept = "get no row; directions are learnt from them first, and they are protected by the same promise"
+            absent = len(users) - len(raters.intersection(users))
+            say(
+                f"listed users: {len(users):,}, of them {absent:,} without ratings; {len(others):,} users of the "
+                f"ratings are not listed and {kept if strategy.learns_from_unlisted and others else 'left out'}"
+            )
+        if raters and strategy.learns_from_unlisted and not others:
+            warn("learn-from all: every user is listed, so there is no other user to learn from")
+        counted = strategy.catalogue if items is None else items
+        if counted is not None and raters:
+            listed = "listed items" if items is not None else "items with features"
+            say(f"{listed}: {len(counted):,}; {len(rated.difference(counted)):,} others are left out")
+        # To the source alone: a refusal would reveal it to everyone who expects the release.
+        if reading.all_below:
+            warn(f"no rating is at least {self.threshold:g}: what is published is noise alone")
+        elif reading.rates_none(users, counted):
+            why = "are the user and item columns swapped, or is it another list?"
+            warn(f"no listed user rated a listed item ({why}): what is published is noise alone")
+        if strategy.dim is not None and strategy.dim > len(counted or rated):
+            say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+        if reading.n_ratings is not None:  # otherwise rows were only counted
+            _warn_of_clamping(reading, self.arguments["bounds"])
 
 
-def _disclosed(certificate: "Certificate") -> dict[str, Any]:
-    """Return what a log says about a release: only what its certificate discloses."""
-    line = certificate.ledger
-    return {
-        "software": certificate.software,
-        "private": certificate.private,
-        "epsilon": certificate.epsilon,
-        "delta": certificate.delta,
-        "unit": certificate.unit,
-        "strategy": certificate.strategy.name,
-        "dim": certificate.dim,
-        "sigma": certificate.sigma,
-        "mu": certificate.mu,
-        "ledger_release": None if line is None else line.releases,
-        "ledger_line": None if line is None else line.head,
-        "warnings": list(certificate.warnings),
-    }
+@contextmanager
+def _spending(ledger: "Ledger") -> Iterator[None]:
+    """Hold the lock of the ledger, and note what was spent, for whatever fails from then on."""
+    with only_spender(ledger.path):
+        before = len(ledger.read().spends)
+        try:
+            yield
+        finally:
+            with suppress(PriCDRError):  # a release that was made is not given up for want of a note
+                for line in ledger.read().spends[before:]:
+                    note_spent(ledger_release=line.number, ledger_line=line.hash, mu=line.mu, promise=line.promise)
+
+
+@contextmanager
+def _recording(path: Path | None) -> Iterator[Callable[..., None]]:
+    """Yield what records an event: appended to ``path`` as a line of JSON, and to standard error with --log-json."""
+    descriptor = None if path is None else _open_log(path)
+
+    def append(line: str) -> None:
+        if descriptor is not None:
+            try:
+                os.write(descriptor, f"{line}\n".encode())  # in one piece: other processes may append too
+            except OSError as error:  # the work already done is not lost for want of a log
+                warn(f"{path} is incomplete: {error.strerror}")
+
+    def record(event: str, **facts: object) -> None:
+        append(event_line(event, **facts))
+        log_event(event, **facts)
+
+    try:
+        yield record
+        record("finished")
+    except BaseException as error:
+        append(event_line("failed", **failure(error)))  # ``cli.run`` reports the failure on standard error
+        raise
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _open_log(path: Path) -> int:
+    """Return a descriptor that appends to a log, which only its owner can read.
+
+    Any other file is refused: a line appended to a ledger or to ratings would damage them.
+    """
+    from pricdr.release.folder import require_outside_releases
+
+    if path == Path("-"):
+        raise ParameterError("log takes a file: only --json accepts - for standard output")
+    require_outside_releases(path)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+    if path.is_file() and os.read(descriptor, len(_LOG_BEGINS)) not in (b"", _LOG_BEGINS):
+        os.close(descriptor)
+        raise OutputError(f"{path} is not a log, and log would append to it: choose another file")
+    return descriptor
 
 
 def _require_places(out: Path, *beside: Path | None) -> None:
@@ -315,55 +472,159 @@ def _require_places(out: Path, *beside: Path | None) -> None:
         outputs.append(file)
 
 
-def _read_key(file: Path) -> "Ed25519PrivateKey":
-    from pricdr.signing import read_private_key
-
-    return read_private_key(file)
-
-
 def _parse_bounds(
-    unit: "Unit",
-    values: bool,
-    threshold: float | None,
-    rating_bound: float | None,
-    rating_step: float | None,
-    clip: float | None,
+    values: bool, threshold: float | None, rating_bound: float | None, rating_step: float | None, clip: float | None
 ) -> "Bounds":
     """Return the declared bounds of the ratings; :class:`ParameterError` where the options contradict each other."""
     from pricdr.privacy.steps import Bounds
 
-    if not values:
-        if rating_bound is not None or rating_step is not None:
-            raise ParameterError("--rating-bound and --rating-step need --values")
-        bounds = Bounds(clip=clip)
-    elif threshold is not None:
+    if {rating_bound is not None, rating_step is not None} != {values}:
+        raise ParameterError("--values, --rating-bound and --rating-step go together: nothing is guessed from the data")
+    if rating_bound is None or rating_step is None:
+        return Bounds(clip=clip)
+    if threshold is not None:
         raise ParameterError("--threshold and --values exclude each other: rows count as 1, or as their value")
-    elif rating_bound is None or rating_step is None:
-        raise ParameterError("--values needs --rating-bound and --rating-step: nothing is guessed from the data")
-    else:
-        bounds = Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
-    bounds.sensitivity(unit)  # refuses a clip that is missing or has no use, before any file is read
-    return bounds
+    return Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
 
 
-def _open_ledger(file: Path, unit: "Unit", key: "Ed25519PrivateKey | None") -> "Ledger":
+def _open_ledger(file: Path, guarantee: "Guarantee", key: Any) -> "Ledger":  # noqa: ANN401 - a key of cryptography
     """Return the ledger, after checking that this unit and key can spend from it, before anything is read."""
     from pricdr.privacy.ledger import Ledger
 
     ledger = Ledger(file, key)
-    if ledger.require_spendable(unit).signed_by is None and key is not None:
+    if ledger.require_spendable(guarantee.unit).signed_by is None and key is not None:
         warn(f"{file} is not signed, so a last line that is changed or cut off goes unnoticed: pricdr ledger sign")
     return ledger
 
 
-def _read_alignment(users: Path) -> "AlignmentRecord | None":
-    from pricdr.alignment.messages import read_alignment
+def _disclosed(certificate: "Certificate") -> dict[str, Any]:
+    """Return what a log says about a release: only what its certificate discloses."""
+    line = certificate.ledger
+    return {name: getattr(certificate, name) for name in _LOGGED} | {
+        "strategy": certificate.strategy.name,
+        "ledger_release": None if line is None else line.releases,
+        "ledger_line": None if line is None else line.head,
+        "warnings": list(certificate.warnings),
+    }
 
-    return read_alignment(users)
+
+def _warn_of_clamping(reading: "Reading[Any]", bounds: "Bounds") -> None:
+    """Warn the source alone how many ratings are outside the declared bounds."""
+    import numpy as np
+
+    if bounds.rating_bound is None:
+        return
+    ratings = reading.selected
+    unchanged = ratings.units(lambda block: block)
+    clamped, rounded = unchanged.total(lambda block, start: np.array([bounds.forced(block)]))[0].tolist()
+    if clamped or rounded:
+        warn(
+            f"--values: of {len(ratings):,} ratings {clamped:,} lie outside [0, {bounds.largest:g}] and are clamped, "
+            f"{rounded:,} others are not multiples of {bounds.rating_step:g} and are rounded"
+        )
 
 
-def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "Ids | None"]:
-    """Return the listed users and the item universe, each None if no file was given."""
-    from pricdr.data.ids import read_ids
+@contextmanager
+def _warnings_on_screen() -> Iterator[None]:
+    """Show what the library warns of like any other warning of a command."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PublishWarning)
+        warnings.filterwarnings("ignore", "ratings from .* look like stars", PublishWarning)  # said when they were read
+        warnings.showwarning = lambda message, *_, **__: warn(str(message))
+        yield
 
-    return None if users is None else read_ids(users), None if items is None else read_ids(items)
+
+def _warn_of(certificate: "Certificate") -> None:
+    """Warn of everything that makes a promise weaker than it could be."""
+    from pricdr.release.readme import cautions
+
+    for text in cautions(certificate, counted=certificate.ledger is not None):
+        warn(text)
+
+
+def _say_nominal(certificate: "Certificate") -> None:
+    """Show the nominal and the exact epsilon, where the paper's calibration makes them differ."""
+    if certificate.nominal_epsilon is not None:
+        say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
+
+
+def _say_result(release: "Release", out: Path, *, learnt: bool) -> None:
+    """Show what was published, with all warnings."""
+    certificate = release.certificate
+    if not certificate.promises:  # of anything else the library warned before the spend
+        _warn_of(certificate)
+    _say_nominal(certificate)
+    if certificate.guide is not None and certificate.guide.missing_users:
+        say(f"the guide lacks {certificate.guide.missing_users:,} listed users: a row of zeros in it for each")
+    if learnt:
+        say(f"learnt in {len(certificate.steps)} steps, all within the promise; item directions are erased")
+    say(f"published {release!r}", f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")
+
+
+def _say_dry_run(foreseen: "DryRun", ledger: Path | None, need: "Need | None", seconds: float) -> None:
+    """Show noise, cost, remaining budget, memory and time, and then the text of the certificate."""
+    from pricdr.memory import format_bytes, memory_limit
+    from pricdr.release.readme import statement
+
+    certificate, balance = foreseen.certificate, foreseen.balance
+    if foreseen.mu is None:
+        say("noise: none", "cost: it is NOT PRIVATE, and no ledger counts it")
+    else:
+        say(f"noise: sigma {foreseen.sigma:.6g} in the published numbers; mu {foreseen.mu:.6g} in all")
+        say(f"cost: {foreseen.guarantee}")
+    _say_nominal(certificate)
+    if balance is not None:
+        say(
+            f"budget: of {balance.budget.epsilon:g} in {ledger}, epsilon {foreseen.spent_before:.6g} is spent, and "
+            f"{balance.epsilon:.6g} after this release; that leaves room for one more of epsilon {balance.room:.6g}"
+        )
+    if need is not None:
+        say(f"out of core: {need.sentence()}")
+    memory, limit = _memory(foreseen, need), memory_limit()
+    duration = timedelta(seconds=1 + int(foreseen.work.seconds + seconds))
+    say(
+        f"memory: about {format_bytes(memory)}; time: about {duration}, reading included "
+        "(estimates from the size of your data, for this screen alone)"
+    )
+    if memory > limit:
+        warn(f"that is more than {format_bytes(limit)}, the limit for one computation on this machine")
+    say("the certificate will say, besides the hashes of files and of the ledger's line:", "")
+    for section in statement(certificate):
+        say(f"  {section.title}")
+        say_list(section.lines, indent="    ")
+        say("")
+    _warn_of(certificate)
+    say("dry run: nothing was spent or drawn, and no release was written")
+
+
+def _dry_run_json(foreseen: "DryRun", out: Path, need: "Need | None", seconds: float) -> dict[str, Any]:
+    """Return the same for programs. What depends on the size of the data is kept apart: it is for the source alone."""
+    balance, content = foreseen.balance, json.loads(foreseen.certificate.to_bytes())
+    return {
+        "dry_run": True,
+        "release": str(out),
+        "sigma": foreseen.sigma,
+        "mu": foreseen.mu,
+        "ledger": None
+        if balance is None
+        else {
+            "budget": {"epsilon": balance.budget.epsilon, "delta": balance.budget.delta},
+            "spent_before": foreseen.spent_before,
+            "spent_after": balance.epsilon,
+            "room_after": balance.room,
+        },
+        # Without what depends on the files or the signing key.
+        "certificate": {name: content[name] for name in content if name not in {"files", "digest", "signed_by"}},
+        "for_the_source_alone": {
+            "memory_bytes": _memory(foreseen, need),
+            "seconds": foreseen.work.seconds + seconds,
+        },
+    }
+
+
+def _memory(foreseen: "DryRun", need: "Need | None") -> int:
+    """Return bytes: the peak of this process so far, with the ratings, and what the release takes on top."""
+    if need is not None:
+        return need.total
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) + foreseen.work.memory

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Type
 
 import typer
 
-from pricdr.cli.json_log import OPTION
-from pricdr.cli.options import name_given, pinned_key, refuse_unused_key
+from pricdr.cli.console import LOG_JSON
+from pricdr.cli.options import check_revocations, name_given, pinned_key, refuse_unused_key
 from pricdr.cli.ratings import FormatName
-from pricdr.cli.revocations import check_revocations
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.files import require_local
 from pricdr.privacy.strategies import BY_NAME, require_arguments
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pricdr.strategies import Strategy
 
 DEFAULT_STRATEGY: Final = "spectral"
-_ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", OPTION.removeprefix("--")})
+_ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", LOG_JSON.removeprefix("--")})
 """Wrong usage, too, must be a line of JSON, before any file is read."""
 
 
@@ -86,7 +85,7 @@ class PublishSettings:
 
 
 SETTINGS: Final[Mapping[str, str]] = {
-    one.name.strip("_").replace("_", "-"): one.name for one in fields(PublishSettings)
+    field.name.strip("_").replace("_", "-"): field.name for field in fields(PublishSettings)
 }
 """The fields by their names in a file."""
 
@@ -95,10 +94,12 @@ def _read_settings(context: typer.Context, file: Path | None) -> PublishSettings
     """Return what only a file can set; its other values become the defaults of the options of the same names."""
     if file is None or context.resilient_parsing:
         return None
+    from pydantic import TypeAdapter, ValidationError
+
     from pricdr.data.reading.text_files import read_toml, shorten
 
     table = read_toml(file)
-    options = {one.opts[0].removeprefix("--"): one for one in context.command.params}
+    options = {each.opts[0].removeprefix("--"): each for each in context.command.params}
     allowed = sorted({*options, *SETTINGS} - _ON_THE_COMMAND_LINE_ALONE)
     for key in table:
         if key not in allowed:
@@ -109,14 +110,7 @@ def _read_settings(context: typer.Context, file: Path | None) -> PublishSettings
         for key, value in table.items()
         if key in options
     }
-    return _checked(file, {SETTINGS[key]: value for key, value in table.items() if key in SETTINGS})
-
-
-def _checked(file: Path, values: dict[str, Any]) -> PublishSettings:
-    from pydantic import TypeAdapter, ValidationError
-
-    from pricdr.data.reading.text_files import shorten
-
+    values = {SETTINGS[key]: value for key, value in table.items() if key in SETTINGS}
     try:
         # Strict, and as JSON: the kinds of values that TOML has too, of which paths and names are text.
         settings = TypeAdapter(PublishSettings).validate_json(json.dumps(values, default=str))
@@ -125,9 +119,8 @@ def _checked(file: Path, values: dict[str, Any]) -> PublishSettings:
         key = str(first["loc"][0]).strip("_").replace("_", "-")
         rule = first["msg"].replace("Input should", "must")
         raise ParameterError(f"{file}: {key} {rule}, got {shorten(first['input'])}") from error
-    for value in vars(settings).values():
-        if isinstance(value, Path):
-            require_local(value)
+    for path in (value for value in vars(settings).values() if isinstance(value, Path)):
+        require_local(path)
     return settings
 
 
@@ -174,30 +167,26 @@ def complete(strategy: "Strategy", settings: PublishSettings, guide: Path | None
     for setting, owner in _OWNERS.items():
         if getattr(settings, setting) != getattr(PublishSettings, setting) and strategy.name != owner:
             raise ParameterError(f"{setting.replace('_', '-')} belongs to strategy {owner}, not to {strategy.name}")
-    if guide is not None and strategy.name != "guided":
-        raise ParameterError(f"--guide belongs to --strategy guided, not to {strategy.name}")
+    if (guide is not None) != (strategy.name == "guided"):
+        raise ParameterError("--guide, a release folder of the other party, and --strategy guided go together")
+    if settings.buckets is not None and (settings.learn_from != "all" or items is not None):
+        raise ParameterError("buckets belongs to learn-from all without --items: nothing else is hashed")
     if guide is None:
         refuse_unused_key(settings.public_key, "there is no --guide; to sign a release, give --sign the private key")
-    arguments: dict[str, Any] = {}
-    if strategy.name == "guided":
-        if guide is None:
-            raise ParameterError("--strategy guided needs --guide: a release folder of the other party")
-        arguments = {"guide": _verified(guide, settings), "allow_missing": settings.fill_guide}
-        if settings.refine is not None:
-            arguments["refine"] = settings.refine
-    elif strategy.name == "features":
+    arguments: dict[str, Any] = {
+        "refine": settings.refine,
+        "learn_from": settings.learn_from,
+        "buckets": settings.buckets,
+    }
+    if guide is not None:
+        arguments |= {"guide": _verified(guide, settings), "allow_missing": settings.fill_guide}
+    if strategy.name == "features":
         from pricdr.data.features import read_features
 
         if settings.item_features is None:
             raise ParameterError("--strategy features needs item-features in --config: a public table of items")
-        arguments = {"features": read_features(settings.item_features)}
-    elif settings.learn_from is not None:
-        arguments = {"learn_from": settings.learn_from}
-    if settings.buckets is not None:
-        if settings.learn_from != "all" or items is not None:
-            raise ParameterError("buckets belongs to learn-from all without --items: nothing else is hashed")
-        arguments["buckets"] = settings.buckets
-    return replace(strategy, **arguments)
+        arguments["features"] = read_features(settings.item_features)
+    return replace(strategy, **{name: value for name, value in arguments.items() if value is not None})
 
 
 def _verified(guide: Path, settings: PublishSettings) -> "Release":
@@ -208,7 +197,6 @@ def _verified(guide: Path, settings: PublishSettings) -> "Release":
         release = verify(guide, public_key=settings.public_key or pinned_key())
         check_revocations(release, settings.revocations)
         return release
-    except VerificationError as error:
-        raise VerificationError(f"--guide {guide}: {error}") from error
-    except InputError as error:
-        raise InputError(f"--guide {error}") from error
+    except (InputError, VerificationError) as error:
+        name = "" if isinstance(error, InputError) else f" {guide}:"  # which names the folder itself
+        raise type(error)(f"--guide{name} {error}") from error

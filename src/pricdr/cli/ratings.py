@@ -2,37 +2,23 @@
 
 import re
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
-from pricdr.cli.console import say, warn, working
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.data.reading.inputs import Query
 from pricdr.data.reading.text_files import STANDARD_INPUT, named
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.blocks import RatingsSource
-    from pricdr.data.reading.formats import ReadOptions
-    from pricdr.data.reading.read import MemoryReading
+    from pricdr.data.reading.read import MemoryReading, Reading
 
 RatingsInput: TypeAlias = Path | Query
+FormatName: TypeAlias = Literal["csv", "tsv", "inter", "dat", "jsonl", "parquet"]
 FILES: Final = "a file, a folder, a quoted pattern, or -"
 """What ratings may be, for --help."""
-
-
-class FormatName(StrEnum):
-    """The format of a file, where its name does not show it."""
-
-    CSV = "csv"
-    TSV = "tsv"
-    INTER = "inter"
-    DAT = "dat"
-    JSONL = "jsonl"
-    PARQUET = "parquet"
-
 
 FromOption: TypeAlias = Annotated[
     str | None,
@@ -87,27 +73,21 @@ class ReadingOptions:
         if self.most_bad_rows is not None and not self.skip_bad_rows:
             raise ParameterError("--most-bad-rows needs --skip-bad-rows")
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the options that were given, as arguments of the readers, which have the same names."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
+
     def given(self) -> list[str]:
         """Return the names of the options that were given, such as ``--columns``."""
-        return [f"--{name.replace('_', '-')}" for name in self._arguments()]
-
-    def _arguments(self) -> dict[str, Any]:
-        """Return the options that were given, as arguments of the readers, which have the same names."""
-        values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
+        return [f"--{name.replace('_', '-')}" for name in self.arguments()]
 
     def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "MemoryReading":
         """Read files of ratings, or the rows of a query, and show that it is working meanwhile."""
         from pricdr.data.reading.read import read_ratings_file
 
-        with working(f"reading {shown(path)}"):
-            return read_ratings_file(path, threshold=threshold, with_times=with_times, **self._arguments())
-
-    def options(self, *, need_rating: bool) -> "ReadOptions":
-        """Return the options as the readers take them."""
-        from pricdr.data.reading.formats import ReadOptions
-
-        return ReadOptions.of(need_rating=need_rating, **self._arguments())
+        with progress_bar(f"reading {shown(path)}"):
+            return read_ratings_file(path, threshold=threshold, with_times=with_times, **self.arguments())
 
     def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "MemoryReading":
         """Read ratings that will count as likes, show a summary, and refuse the file if no rating is left.
@@ -156,21 +136,7 @@ def require_one_stream(*paths: RatingsInput | None) -> None:
         raise ParameterError("standard input (-) can be read only once: give a file for the other")
 
 
-class Rated(Protocol):
-    """Ratings that were read, and whether they look like stars."""
-
-    @property
-    def ratings(self) -> "RatingsSource":
-        """The ratings."""
-        ...
-
-    @property
-    def stars(self) -> tuple[float, float] | None:
-        """The fewest and the most stars; None where ratings do not look like stars."""
-        ...
-
-
-def warn_of_stars(reading: Rated) -> None:
+def warn_of_stars(reading: "Reading[Any]") -> None:
     """Warn where ratings look like stars and, without a threshold, all of them count as likes."""
     from pricdr.data.reading.read import stars_caution
 

@@ -6,6 +6,7 @@ system releases the locks of a process that dies, however it dies, so nothing ha
 """
 
 import fcntl
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +21,7 @@ def require_only_writer(staging: Path, out: Path) -> None:
 
     If two runs start at the same instant, both may be refused.
     """
-    for other in staging.parent.glob(f".{_literal(out.name)}.partial-*"):
+    for other in staging.parent.glob(f".{glob.escape(out.name)}.partial-*"):
         if other != staging and is_held(other):
             raise BusyError(_refusal(out, other.name.rpartition("-")[2]))
 
@@ -88,8 +89,3 @@ def _acquired(lock: Path, file: Path, outcome: str) -> int:
 def _refusal(path: Path, holder: str, outcome: str = "nothing was spent") -> str:
     who = f"another run (process {holder})" if holder.isdecimal() else "another run"
     return f"{path} is in use by {who}: {outcome}; try again when it has ended"
-
-
-def _literal(name: str) -> str:
-    """Return a name with the special characters of file patterns escaped."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)

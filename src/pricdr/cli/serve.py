@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import answer, say, warn
-from pricdr.cli.json_log import event_line
+from pricdr.cli.console import answer, event_line, say, warn
 from pricdr.cli.options import PublicKeyOption
 from pricdr.errors import ParameterError
 

@@ -14,8 +14,14 @@ import typer
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
-from pricdr.cli.options import DeviceName, PublicKeyOption, name_given, refuse_unused_key
-from pricdr.cli.revocations import RevocationsOption, check_revocations
+from pricdr.cli.options import (
+    DeviceName,
+    PublicKeyOption,
+    RevocationsOption,
+    check_revocations,
+    name_given,
+    refuse_unused_key,
+)
 from pricdr.errors import MAX_SEED, InputError, OutputError, ParameterError
 from pricdr.models.catalogue import FAST, METHODS, configure, method_of, with_preset
 

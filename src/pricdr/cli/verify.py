@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import PublicKeyOption
-from pricdr.cli.revocations import RevocationsOption, check_revocations
+from pricdr.cli.options import PublicKeyOption, RevocationsOption, check_revocations
 
 
 def verify(

@@ -32,8 +32,8 @@ UNITS = {
 ONE = "u03,b,5\n"
 NONE = {
     "below the threshold": ("u03,b,1\n", "no rating is at least 3"),
-    "of unlisted users": ("stranger,b,5\n", "none of the 12 listed users occurs"),
-    "of unlisted items": ("u03,elsewhere,5\n", "none of the 4 listed items occurs"),
+    "of unlisted users": ("stranger,b,5\n", "no listed user rated a listed item"),
+    "of unlisted items": ("u03,elsewhere,5\n", "no listed user rated a listed item"),
     "of neither together": ("stranger,b,5\nu03,elsewhere,5\n", "no listed user rated a listed item"),
 }
 

@@ -297,9 +297,9 @@ class TestRefusals:
         assert align("accept users.txt --state b.state", code=1).err.removesuffix("\n").isprintable()
 
     def test_two_steps_at_once(self, session, align):
-        from pricdr.cli.run_lock import only_step
+        from pricdr.cli.run_lock import only_run
 
-        with only_step(session / "a.state"):
+        with only_run(session / "a.state"):
             refused = align("finish m2 --state a.state --out users.txt", code=75)
         assert "a.state is in use by another run" in refused.err
         assert "nothing was done" in refused.err
@@ -308,11 +308,11 @@ class TestRefusals:
 def test_an_interrupted_start_resumes_only_with_the_same_ids(lists, align, monkeypatch):
     from pricdr.alignment import curve
 
-    def interrupt(contents, key):
+    def interrupt(contents, key, *, hashed):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(curve, "_blind_contents", interrupt)
+        patch.setattr(curve, "_blind", interrupt)
         align("start a.txt --out m1 --state a.state --processes 1", code=130)
     assert not (lists / "m1").exists()
     session = json.loads((lists / "a.state").read_text().splitlines()[0])["session"]

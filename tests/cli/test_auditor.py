@@ -168,7 +168,7 @@ def test_a_revoked_guide_guides_nobody(revoked, refused, ratings):
     publish = ("publish", ratings, "--epsilon", 4, "--delta", 1e-6, "--out", "guided")
     guided = (*publish, "--strategy", "guided", "--guide", revoked)
     refused(*guided, *config(revocations="notices"), says=f"--guide {revoked}", code=1)
-    refused(*publish, *config(revocations="notices"), says="revocations belongs to strategy guided, not to spectral")
+    refused(*publish, *config(revocations="notices"), says="revocations is about a guide")
 
 
 def test_what_does_not_count_is_warned_of_and_bounded(revoked, pricdr, here):

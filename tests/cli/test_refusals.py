@@ -109,9 +109,7 @@ def test_prepare_refuses_the_same_files(here, refused, name, content, says):
 def test_a_rating_column_that_is_asked_for_and_missing_is_refused(here, refused_publish):
     (here / "r.csv").write_bytes(b"user,item\nalice,dune\n")
     refused_publish("r.csv", "--threshold", 3, says=("r.csv", "rating column", "there is none"))
-    refused_publish(
-        "r.csv", "--values", "--rating-bound", 5, "--rating-step", 1, says=("r.csv", "--values", "rating column")
-    )
+    refused_publish("r.csv", "--values", "--rating-bound", 5, "--rating-step", 1, says="there was no rating column")
     refused_publish("r.csv", "--columns", "user=user,item=item,rating=stars", says=("r.csv", "no column 'stars'"))
     refused_publish("r.csv", "--columns", "user=1,item=2,rating=3", says=("r.csv", "2 fields", "column 3"))
 
@@ -198,12 +196,12 @@ def test_a_clip_with_the_rating_unit_is_refused(ratings, refused_publish):
     [
         (("--values",), ("--values", "--rating-bound", "--rating-step")),
         (("--values", "--rating-bound", 5), ("--rating-step",)),
-        (("--rating-bound", 5), ("--rating-bound", "--values")),
+        (("--rating-bound", 5), "go together"),
         (("--values", "--rating-bound", 5, "--rating-step", 2), ("multiple", "5", "2")),
         (("--values", "--rating-bound", -5, "--rating-step", 1), ("rating_bound", "above 0", "-5")),
         (("--values", "--rating-bound", 5, "--rating-step", 0), ("rating_step", "above 0", "0")),
         (("--values", "--rating-bound", 5, "--rating-step", 1, "--threshold", 3), ("--threshold", "--values")),
-        (config(calibration="paper"), ("paper", "not for spectral", "--strategy jlt")),
+        (config(calibration="paper"), ("paper", "not for spectral")),
         (
             (*config(calibration="paper"), "--strategy", "jlt", "--values", "--rating-bound", 5, "--rating-step", 1),
             ("paper", "unit rating"),

@@ -11,7 +11,7 @@ import pytest
 
 from pricdr import Ledger, progress
 from pricdr.cli.console import failure
-from pricdr.cli.run_lock import only_spender, require_only_writer
+from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
 from tests.data.kept import keep
 from tests.settings import config
@@ -227,15 +227,15 @@ def test_a_second_run_ends_at_once_with_its_own_code(here, ratings, ledger, star
 
 def test_the_name_of_a_ledger_does_not_matter(here, ledger):
     (here / "link.jsonl").symlink_to(ledger)
-    with only_spender(ledger), pytest.raises(BusyError), only_spender(here / "link.jsonl"):
+    with only_run(ledger), pytest.raises(BusyError), only_run(here / "link.jsonl"):
         pass
 
 
 def test_a_lock_that_is_no_file_of_ours_is_not_followed(here, ledger):
     (here / ".budget.jsonl.lock").symlink_to(here / "elsewhere")
-    with pytest.raises(OutputError, match="cannot lock /: this is a folder"), only_spender(Path("/")):
+    with pytest.raises(OutputError, match="cannot lock /: this is a folder"), only_run(Path("/")):
         pass
-    with pytest.raises(OutputError, match="cannot lock"), only_spender(ledger):
+    with pytest.raises(OutputError, match="cannot lock"), only_run(ledger):
         pass
     assert not (here / "elsewhere").exists()
 
@@ -251,7 +251,7 @@ def test_a_lock_that_was_just_removed_is_not_taken_for_held(here, ledger, monkey
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", remove_first)
-    with only_spender(ledger):
+    with only_run(ledger):
         assert lock.read_text() == f"{os.getpid()}\n"
     assert not lock.exists()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.run_lock import only_step
+from pricdr.cli.run_lock import only_run
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def finish(
     from pricdr.alignment.protocol import finish as common_users
     from pricdr.files import PRIVATE, replace_file
 
-    with only_step(state):
+    with only_run(state, "nothing was done"):
         with progress_bar(f"reading {message}"):
             current = read_state(state)
             with _naming(state):
@@ -191,7 +191,7 @@ def accept(
     from pricdr.alignment.protocol import accept as check_list
     from pricdr.files import PRIVATE, replace_file
 
-    with only_step(state):
+    with only_run(state, "nothing was done"):
         with progress_bar(f"reading {users}"):
             current = read_state(state)
             with _naming(state):
@@ -239,7 +239,7 @@ def _send(
     from pricdr.alignment.protocol import read_state, write_once
     from pricdr.files import PRIVATE, replace_file, write_new
 
-    with only_step(state):
+    with only_run(state, "nothing was done"):
         if os.path.lexists(state):
             current = read_state(state)
             # The same command would draw only another session and another key.

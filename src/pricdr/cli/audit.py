@@ -9,7 +9,7 @@ import typer
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.json_output import JsonOption, write_json
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, PublicKeyOption, UnitName, refuse_unused_key
-from pricdr.cli.publish_settings import DEFAULT_STRATEGY, parse_strategy
+from pricdr.cli.publish_settings import DEFAULT_STRATEGY, make_strategy
 from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.strategies import BY_NAME
 
@@ -68,7 +68,7 @@ def audit(
         users = 1000 if users is None else users
         require_count(users=users)
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit or DEFAULT_UNIT))
-        chosen = parse_strategy(strategy or DEFAULT_STRATEGY, dim, density, guarantee)
+        chosen = make_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim=dim, density=density)
         if chosen.dim is None:  # a table of items would say how many columns there are
             chosen = chosen.with_dim(default_dim(guarantee))
         subject = Subject.of(guarantee, chosen, Bounds(clip=clip), users=users)

@@ -35,7 +35,7 @@ from pricdr.cli.console import (
 )
 from pricdr.cli.json_output import JsonOption, write_json
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, UnitOption
-from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete, parse_strategy
+from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
 from pricdr.cli.ratings import (
     FILES,
     ColumnsOption,
@@ -45,7 +45,7 @@ from pricdr.cli.ratings import (
     shown,
     warn_of_stars,
 )
-from pricdr.cli.run_lock import only_spender, require_only_writer
+from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
 from pricdr.files import PRIVATE, new_folder, require_absent
 from pricdr.privacy.strategies import BY_NAME
@@ -173,18 +173,13 @@ def publish(
     with _recording(settings.log) as record:
         record("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
-        parsed = parse_strategy(strategy, dim, settings.density, guarantee)
-        if settings.calibration == "paper" and not parsed.rows_cancel:
-            raise ParameterError(
-                f"calibration paper is for the paper's own jlt and sjlt, not for {parsed.name}: add --strategy jlt"
-            )
         bounds = _parse_bounds(values, threshold, rating_bound, rating_step, clip)
         bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
-        complete_strategy = complete(parsed, settings, guide, items)
+        chosen = complete_strategy(strategy, guarantee, dim, settings, guide, items)
         key = None if sign is None else read_private_key(sign)
         arguments: dict[str, Any] = {
             "guarantee": guarantee,
-            "strategy": complete_strategy,
+            "strategy": chosen,
             "bounds": bounds,
             "calibration": Calibration(settings.calibration),
             "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
@@ -212,7 +207,7 @@ def publish(
                 record("made", **_disclosed(release.certificate))
                 release.write_into(staging, signing_key=key)
                 certificate = (staging / CERTIFICATE).read_bytes()
-        _say_result(release, out, learnt=complete_strategy.learns)
+        _say_result(release, out, learnt=chosen.learns)
         record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
         write_json(json_output, {"dry_run": False, "release": str(out), "certificate": json.loads(certificate)})
 
@@ -403,7 +398,7 @@ class _Task:
 @contextmanager
 def _spending(ledger: "Ledger") -> Iterator[None]:
     """Hold the lock of the ledger, and note what was spent, for whatever fails from then on."""
-    with only_spender(ledger.path):
+    with only_run(ledger.path):
         before = len(ledger.read().spends)
         try:
             yield

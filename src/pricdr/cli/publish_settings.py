@@ -5,7 +5,7 @@ The file may set every option of the command line by its name, and what is too r
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
@@ -137,56 +137,63 @@ ConfigOption: TypeAlias = Annotated[
 ]
 
 
-def parse_strategy(given: str, dim: int | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
-    """Return the strategy with its number of columns; :func:`complete` adds what else it needs to run.
+_FIELDS: Final = {"fill_guide": "allow_missing", "item_features": "features"}
+"""Settings that strategies call otherwise."""
+_GIVEN_BY: Final = {
+    "guide": "--guide: a release folder of the other party",
+    "features": "item-features in --config: a public table of items",
+}
 
-    ``given`` is what the user typed: a name, or module:Class.
-    """
+
+def make_strategy(given: str, guarantee: "Guarantee", **settings: Any) -> "Strategy":  # noqa: ANN401 - its fields
+    """Return the strategy that the user typed, a name or module:Class, with settings; None leaves the default."""
     name = name_given(BY_NAME, given)
     kind = BY_NAME.find(name)
     # What our own strategies need has options; what others need can be given in Python alone.
     require_arguments(kind, () if name in BY_NAME.own else kind.needs)
-    if density is not None and name != "sjlt":
-        raise ParameterError(f"density belongs to strategy sjlt, not to {name}")
-    columns = kind.default_dim(guarantee) if dim is None else dim
-    # Where the strategy has none for this promise, it keeps the default of its class.
-    arguments: dict[str, Any] = {"dim": columns, "density": density}
-    return kind(**{name: value for name, value in arguments.items() if value is not None})
+    arguments = {"dim": kind.default_dim(guarantee)}  # None where the strategy has none for this promise
+    for setting, value in settings.items():
+        field = _FIELDS.get(setting, setting)
+        if value is not None and field not in {each.name for each in fields(kind)}:
+            raise ParameterError(f"{setting.replace('_', '-')} is no setting of strategy {name}")
+        arguments[field] = value if value is not None else arguments.get(field)
+    return kind(**{field: value for field, value in arguments.items() if value is not None})
 
 
-_OWNERS: Final = {
-    **dict.fromkeys(("refine", "fill_guide", "allow_not_private_guide", "revocations"), "guided"),
-    "item_features": "features",
-    **dict.fromkeys(("learn_from", "buckets"), "spectral"),
-}
-"""Settings that belong to one strategy."""
+def complete_strategy(
+    given: str,
+    guarantee: "Guarantee",
+    dim: int | None,
+    settings: PublishSettings,
+    guide: Path | None,
+    items: Path | None,
+) -> "Strategy":
+    """Return the strategy with everything it needs to run; settings of another strategy are refused."""
+    from pricdr.data.features import read_features
 
-
-def complete(strategy: "Strategy", settings: PublishSettings, guide: Path | None, items: Path | None) -> "Strategy":
-    """Return the strategy with its guide, its features, its learners; settings of another strategy are refused."""
-    for setting, owner in _OWNERS.items():
-        if getattr(settings, setting) != getattr(PublishSettings, setting) and strategy.name != owner:
-            raise ParameterError(f"{setting.replace('_', '-')} belongs to strategy {owner}, not to {strategy.name}")
-    if (guide is not None) != (strategy.name == "guided"):
-        raise ParameterError("--guide, a release folder of the other party, and --strategy guided go together")
-    if settings.buckets is not None and (settings.learn_from != "all" or items is not None):
-        raise ParameterError("buckets belongs to learn-from all without --items: nothing else is hashed")
     if guide is None:
         refuse_unused_key(settings.public_key, "there is no --guide; to sign a release, give --sign the private key")
-    arguments: dict[str, Any] = {
-        "refine": settings.refine,
-        "learn_from": settings.learn_from,
-        "buckets": settings.buckets,
-    }
-    if guide is not None:
-        arguments |= {"guide": _verified(guide, settings), "allow_missing": settings.fill_guide}
-    if strategy.name == "features":
-        from pricdr.data.features import read_features
-
-        if settings.item_features is None:
-            raise ParameterError("--strategy features needs item-features in --config: a public table of items")
-        arguments["features"] = read_features(settings.item_features)
-    return replace(strategy, **{name: value for name, value in arguments.items() if value is not None})
+        for setting in ("allow_not_private_guide", "revocations"):
+            if getattr(settings, setting):
+                raise ParameterError(f"{setting.replace('_', '-')} is about a guide, and there is no --guide")
+    strategy = make_strategy(
+        given,
+        guarantee,
+        dim=dim,
+        density=settings.density,
+        learn_from=settings.learn_from,
+        buckets=settings.buckets,
+        item_features=None if settings.item_features is None else read_features(settings.item_features),
+        guide=None if guide is None else _verified(guide, settings),
+        fill_guide=settings.fill_guide or None,
+        refine=settings.refine,
+    )
+    if settings.buckets is not None and (settings.learn_from != "all" or items is not None):
+        raise ParameterError("buckets belongs to learn-from all without --items: nothing else is hashed")
+    for need in strategy.needs:
+        if getattr(strategy, need) is None:
+            raise ParameterError(f"--strategy {strategy.name} needs {_GIVEN_BY[need]}")
+    return strategy
 
 
 def _verified(guide: Path, settings: PublishSettings) -> "Release":

@@ -23,28 +23,14 @@ def require_only_writer(staging: Path, out: Path) -> None:
     """
     for other in staging.parent.glob(f".{glob.escape(out.name)}.partial-*"):
         if other != staging and is_held(other):
-            raise BusyError(_refusal(out, other.name.rpartition("-")[2]))
+            raise _busy(out, other.name.rpartition("-")[2], "nothing was spent")
 
 
 @contextmanager
-def only_spender(ledger: Path) -> Iterator[None]:
-    """Hold the lock of a ledger; :class:`BusyError` where another run has it."""
-    with _locked(ledger, "nothing was spent"):
-        yield
+def only_run(file: Path, outcome: str = "nothing was spent") -> Iterator[None]:
+    """Hold the lock of a ledger or a state; :class:`BusyError`, with this outcome, where another run has it.
 
-
-@contextmanager
-def only_step(state: Path) -> Iterator[None]:
-    """Hold the lock of the state of an alignment; :class:`BusyError` where another step has it."""
-    with _locked(state, "nothing was done"):
-        yield
-
-
-@contextmanager
-def _locked(file: Path, outcome: str) -> Iterator[None]:
-    """Hold the lock of a hidden file beside ``file``; ``outcome`` is what a refusal says about this run.
-
-    Not of the file itself: every change replaces it, and its lock with it.
+    It is a hidden file beside it: every change replaces the file itself, and its lock with it.
     """
     file = file.resolve()  # one lock, by whatever name the file is given
     if not file.name:
@@ -77,7 +63,7 @@ def _acquired(lock: Path, file: Path, outcome: str) -> int:
         except BlockingIOError as error:
             holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise BusyError(_refusal(file, holder, outcome)) from error
+            raise _busy(file, holder, outcome) from error
         except FileNotFoundError:
             pass  # the run before this one has just ended and removed its file
         except OSError as error:
@@ -86,6 +72,6 @@ def _acquired(lock: Path, file: Path, outcome: str) -> int:
         os.close(descriptor)
 
 
-def _refusal(path: Path, holder: str, outcome: str = "nothing was spent") -> str:
+def _busy(path: Path, holder: str, outcome: str) -> BusyError:
     who = f"another run (process {holder})" if holder.isdecimal() else "another run"
-    return f"{path} is in use by {who}: {outcome}; try again when it has ended"
+    return BusyError(f"{path} is in use by {who}: {outcome}; try again when it has ended")

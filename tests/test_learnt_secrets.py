@@ -12,7 +12,7 @@ import pytest
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.privacy import mechanism, sums
-from pricdr.privacy.mechanism import Entries, Secrets, erasing
+from pricdr.privacy.mechanism import Entries, Secrets
 from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 USERS = tuple(f"u{at}" for at in range(30))
@@ -189,7 +189,7 @@ def test_nothing_learnt_is_in_a_traceback(way, kept, monkeypatch):
 
 
 def test_secrets_and_entries_show_nothing():
-    with erasing() as secrets:
+    with Secrets() as secrets:
         held = secrets.keep(np.array([0.123456, 7.0]))
         assert repr(secrets) == str(secrets) == "Secrets(<hidden>)"
     assert not held.any()

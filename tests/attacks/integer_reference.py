@@ -17,7 +17,7 @@ from pricdr.data.blocks import Matrix
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.mechanism import Entries, Run, erasing
+from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Step, UserGroup, calibrate, total_mu
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.strategies.spectral import BUCKET_CAP, ItemModel, into_buckets
@@ -74,7 +74,7 @@ class WholeSums:
         """Return what each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
         run = Run(calibrated, randomness or Simulation(0), noisy=randomness is not None)
-        with trace_steps(seen) as transcript, erasing() as secrets:
+        with trace_steps(seen) as transcript, Secrets() as secrets:
             if self.form is Form.ITEMS:
                 with starting_from(pair.guide):
                     self._model(pair).learn(self._hashed(entries, run), entries.value, 1.0, run, secrets)

@@ -5,10 +5,9 @@ module promises is what the accounting relies on: one neighbouring change moves 
 sensitivity / grid, whatever the inputs.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -255,7 +254,7 @@ class Run:
 
 
 class Secrets:
-    """Arrays computed from the ratings that must not outlive a run: overwritten when it ends."""
+    """Arrays computed from the ratings that must not outlive a block: overwritten at its end, however it ends."""
 
     def __init__(self) -> None:
         self._arrays: list[npt.NDArray[Any]] = []
@@ -265,7 +264,11 @@ class Secrets:
         self._arrays.append(array)
         return array
 
-    def erase(self) -> None:
+    def __enter__(self) -> Self:
+        """Begin a block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Overwrite every array with zeros. Best effort: numpy may have made short-lived copies."""
         for array in self._arrays:
             array.fill(0)
@@ -273,13 +276,3 @@ class Secrets:
 
     def __repr__(self) -> str:
         return "Secrets(<hidden>)"
-
-
-@contextmanager
-def erasing() -> Iterator[Secrets]:
-    """Yield a keeper of secret arrays, which are overwritten on the way out, whatever happens inside."""
-    secrets = Secrets()
-    try:
-        yield secrets
-    finally:
-        secrets.erase()

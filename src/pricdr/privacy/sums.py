@@ -77,9 +77,9 @@ def directions(
     matrix, width = as_matrix(matrix), guide.shape[1]
     if isinstance(matrix, Transposed):  # a vector per user, who is in one block
         sums = np.empty((matrix.shape[1], width + 2), dtype=np.int64)
-        matrix.of.rows(OwnSums(guide), sums, block_rows=max(1, _CELLS_PER_BLOCK // width))
+        matrix.of.rows(SumsAndSquares(guide, by_item=False), sums, block_rows=max(1, _CELLS_PER_BLOCK // width))
     else:
-        sums = matrix.total(RaterSums(guide))
+        sums = matrix.total(SumsAndSquares(guide, by_item=True))
     secrets.keep(sums)
     squares = secrets.keep(sums[:, width] * 2.0**_SPLIT_BITS + sums[:, width + 1])
     vectors = secrets.keep(sums[:, :width] * (value / GUIDE_STEPS))
@@ -90,39 +90,25 @@ def directions(
 
 
 @dataclass(frozen=True, eq=False)
-class RaterSums:
-    """Adds up, for every item, the guide rows of its raters (Q) and the squares of its ratings."""
+class SumsAndSquares:
+    """Adds up rows, and the squares of the ratings they are weighted with: for every item, or for every user."""
 
-    guide: IntegerArray
-
-    def __call__(self, block: CSR, start: int) -> Whole:
-        """Return Q and two columns of squares, see :func:`_with_squares`."""
-        return _with_squares(block, self.guide[start : start + block.shape[0]], by_item=True)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnSums:
-    """Adds up, for every user, the rows of its items and the squares of its ratings."""
-
-    item_rows: IntegerArray
+    rows: IntegerArray
+    """Guide rows of users to add up for items, or rows of items to add up for users."""
+    by_item: bool
 
     def __call__(self, block: CSR, start: int) -> Whole:
-        """Return the sums and two columns of squares, see :func:`_with_squares`."""
-        return _with_squares(block, self.item_rows, by_item=False)
+        """Return the sums, and the sum of squares in two columns: upper · 2^31 + lower.
 
-
-def _with_squares(block: CSR, rows: IntegerArray, *, by_item: bool) -> Whole:
-    """Return ``block · rows``, and the sum of squares of each row in two parts: upper · 2^31 + lower.
-
-    ``by_item``: the same of the transposed block.
-
-    Squares of finely divided ratings need up to 62 bits each: whole numbers hold sums of either part, not of both.
-    Added up as doubles they would depend on the order.
-    """
-    squares = block.data.astype(np.int64) ** 2
-    parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
-    matrix, *upper_lower = (one.T if by_item else one for one in (block, *(with_values(block, part) for part in parts)))
-    return np.column_stack([exact_product(matrix, rows), *map(exact_row_sums, upper_lower)])
+        Squares of finely divided ratings need up to 62 bits each: whole numbers hold sums of either part, not of both.
+        Added up as doubles they would depend on the order.
+        """
+        squares = block.data.astype(np.int64) ** 2
+        parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
+        weights = (block, *(with_values(block, part) for part in parts))
+        matrix, *upper_lower = (one.T if self.by_item else one for one in weights)
+        rows = self.rows[start : start + block.shape[0]] if self.by_item else self.rows
+        return np.column_stack([exact_product(matrix, rows), *map(exact_row_sums, upper_lower)])
 
 
 def noisy_sums(

@@ -9,7 +9,7 @@ from pricdr.arrays import Float32Array, IntegerArray
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.mechanism import Entries, Run, erasing
+from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import GuideRows, Strategy
 from pricdr.privacy.strategies.rounds import Rounds, guide, matched
@@ -63,7 +63,7 @@ class Guided(Strategy):
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return the last round's rows; everything learnt about items is erased."""
-        with erasing() as secrets:
+        with Secrets() as secrets:
             rows = self._rounds.publish(entries, self.guide_for(entries.users), run, secrets)
             return rows.astype(np.float32)
 

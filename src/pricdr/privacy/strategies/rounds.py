@@ -14,7 +14,7 @@ from pricdr.data.csr import sp
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative
 from pricdr.privacy.accounting import Unit
-from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
+from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import MAX_RATINGS, Declared, Step, SumKind
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, user_totals, whole_guide
 
@@ -209,7 +209,7 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> In
     """
     name = f"centre of round {number}"
     # One row: how much each user rated in all. A rating moves one of its entries, whose vector has norm √(1 + c²).
-    with erasing() as inner:  # as long as the guide, and of no use afterwards
+    with Secrets() as inner:  # as long as the guide, and of no use afterwards
         totals = inner.keep(user_totals(entries.listed).reshape(1, -1))
         vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
         one_row = sp.csr_array(totals)

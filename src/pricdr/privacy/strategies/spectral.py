@@ -13,7 +13,7 @@ from pricdr.data.csr import CSR, sp, with_values
 from pricdr.data.ids import Ids
 from pricdr.errors import ParameterError, require_at_most_scale, require_count, require_not_negative, require_positive
 from pricdr.privacy.accounting import Unit
-from pricdr.privacy.mechanism import Entries, Run, Secrets, erasing
+from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Step, SumKind, UserGroup
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
@@ -149,14 +149,6 @@ class LearnFrom(Enum):
     """Users outside the list give the first round its item vectors; they get no rows."""
 
 
-def _learn_from(given: LearnFrom | str) -> LearnFrom:
-    """Return the member that is given, or that a text names."""
-    try:
-        return LearnFrom(given)
-    except ValueError as error:
-        raise ParameterError(f"learn_from must be listed or all, got {given!r}") from error
-
-
 _LEARNT: Final = ("buckets", "item_rounds", "count_weight", "user_prior", "floor")
 """The constants of the item model, which are public parameters where there is one."""
 
@@ -189,7 +181,10 @@ class Spectral(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "learn_from", _learn_from(self.learn_from))
+        try:
+            object.__setattr__(self, "learn_from", LearnFrom(self.learn_from))
+        except ValueError as error:
+            raise ParameterError(f"learn_from must be listed or all, got {self.learn_from!r}") from error
         require_count(buckets=self.buckets)
         if self.buckets > MAX_ITEMS:
             raise ParameterError(f"at most {MAX_ITEMS:,} buckets, got {self.buckets:,}")
@@ -225,7 +220,7 @@ class Spectral(Strategy):
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return the last round's rows; everything learnt about items is erased."""
         rounds = self._rounds
-        with erasing() as secrets:
+        with Secrets() as secrets:
             if self.learn_from is LearnFrom.LISTED:
                 # A random start costs nothing, and must not depend on the ratings: the theorem asks for that.
                 start = unit_gaussian_rows(run.randomness.stream("start"), len(entries.users), rounds.widths[0])

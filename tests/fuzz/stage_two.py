@@ -22,11 +22,11 @@ from torch import nn
 from pricdr import Guarantee, Ratings, publish
 from pricdr.experiments.results import outline
 from pricdr.experiments.spec import read_search, read_specs
-from pricdr.models.card import ModelCard
 from pricdr.models.fitted import Chosen, FittedModel, Origin, Trust
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
 from pricdr.release.certificate import seal
+from pricdr.report.card import ModelCard
 from pricdr.training.checkpoints import Checkpoint, RunState
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import (

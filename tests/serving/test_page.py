@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 import pytest
 
 from pricdr.errors import InputError, printable
-from pricdr.models.card import ModelCard
 from pricdr.models.recommend import Basis
+from pricdr.report.card import ModelCard
 from pricdr.serving.app import ServerSettings, create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
 from pricdr.serving.page import error_page

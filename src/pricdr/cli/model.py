@@ -40,7 +40,7 @@ def card(
     A card contains no ids and no ratings.
     """
     from pricdr.files import require_writable, write_new
-    from pricdr.models.card import ModelCard
+    from pricdr.report.card import ModelCard
 
     if out is not None:
         if out.suffix.lower() not in _HTML + _MARKDOWN:

@@ -6,31 +6,30 @@ none of that. It reads no files, parses no arguments and owns no epoch loop.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from pricdr import __version__
 from pricdr.arrays import BoolArray
-from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import HeldOut, set_aside
 from pricdr.errors import InputError, ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin
 from pricdr.models.training_data import ReleaseRows
 from pricdr.progress import Progress
-from pricdr.release import Release
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
+
+if TYPE_CHECKING:  # a target without a release needs nothing of what checks one
+    from pricdr.release import Release
 
 SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]
 """The values of each setting that a search tries."""
 Trained: TypeAlias = tuple[FittedModel, Chosen]
-TrainOnce: TypeAlias = Callable[..., Trained]
-"""Trains once on some ratings, given ``validation``, ``chosen`` and ``log``."""
 
 CHOOSING: Final = "choosing"
 """The phase of a training by which something is chosen, before everything is trained on."""
@@ -110,8 +109,9 @@ class Method(ABC):
 
     def _fit(
         self,
-        train: TrainOnce,
+        train: Callable[..., Trained],
         target: Ratings,
+        beside: Sequence[Any],
         validation: HeldOut | None,
         chosen: Chosen | None,
         log: RunLog,
@@ -141,9 +141,11 @@ class Method(ABC):
                 except InputError as error:
                     chosen = Chosen(not_chosen=str(error))
                 else:
-                    _, chosen = train(kept, validation=held_out, chosen=NOTHING_CHOSEN, log=run_log.in_phase(CHOOSING))
+                    _, chosen = train(
+                        kept, *beside, validation=held_out, chosen=NOTHING_CHOSEN, log=run_log.in_phase(CHOOSING)
+                    )
             run_log.working(f"fitting {self.name}", sizes)
-            model, settled = train(target, validation=validation, chosen=chosen or NOTHING_CHOSEN, log=run_log)
+            model, settled = train(target, *beside, validation=validation, chosen=chosen or NOTHING_CHOSEN, log=run_log)
         about = Origin(self.settings(), software=f"pricdr {__version__}", **origin)
         return replace(model, chosen=settled, origin=about)
 
@@ -171,7 +173,7 @@ class TargetMethod(Method):
             progress: True shows how far it has come; a function is called with it.
         """
         target = Ratings.of(target)
-        return self._fit(self._train, target, validation, chosen, log, progress, trained_on=target.fingerprint())
+        return self._fit(self._train, target, (), validation, chosen, log, progress, trained_on=target.fingerprint())
 
     @abstractmethod
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -184,7 +186,7 @@ class ReleaseMethod(Method):
     def fit(
         self,
         target: RatingsLike,
-        release: Release,
+        release: "Release",
         *,
         validation: HeldOut | None = None,
         chosen: Chosen | None = None,
@@ -221,8 +223,7 @@ class ReleaseMethod(Method):
             "release_verified": release.verified,
         }
         return self._fit(
-            lambda ratings, **how: self._train(ratings, release, **how),
-            *(target, validation, chosen, log, progress),
+            *(self._train, target, (release,), validation, chosen, log, progress),
             known=known,
             **origin,
         )
@@ -262,13 +263,14 @@ class PlaintextMethod(Method):
         everyone = target.users + tuple(user for user in source.users if user not in own)
         others = source.select(users=everyone)
         return self._fit(
-            lambda ratings, **how: self._train_plaintext(DomainPair(others, ratings), **how),
-            *(target.select(users=everyone), validation, chosen, log, progress),
+            *(self._train_plaintext, target.select(users=everyone), (others,), validation, chosen, log, progress),
             known=np.diff(others.matrix.indptr) > 0,
             trained_on=target.fingerprint(),
             plaintext_source=True,
         )
 
     @abstractmethod
-    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train once, see :class:`TargetMethod`."""
+    def _train_plaintext(
+        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        """Train once on ratings of the same users, see :class:`TargetMethod`."""

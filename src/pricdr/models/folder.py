@@ -5,14 +5,15 @@ A model folder is not trusted: sizes, names, types and every number are checked 
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
@@ -26,8 +27,10 @@ from pricdr.memory import memory_limit, require_memory
 from pricdr.models.catalogue import MOST
 from pricdr.models.fitted import Chosen, FittedModel, HistorySummary, Origin, Trust, Vectors
 from pricdr.models.interaction import Interaction
-from pricdr.release.certificate import MAX_BYTES, Certificate, PublicKey
 from pricdr.untrusted import Folder
+
+if TYPE_CHECKING:
+    from pricdr.release.certificate import Certificate
 
 SCHEMA_VERSION: Final = 5
 """The only one: 1 to 4 were those of folders with Parquet files, and are not read."""
@@ -39,52 +42,69 @@ _MAX_RECORD: Final = 1 << 20
 _MAX_HEADER: Final = 1 << 16
 """Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
 
-_OF_ORIGIN: Final = (
-    *("trained_on", "release", "plaintext_source", "release_signed_by", "release_verified", "release_covers"),
-)
-"""What ``model.json`` says of a model's origin, beside its settings and the software."""
-
 Arrays: TypeAlias = dict[str, NDArray[Any]]
-Setting: TypeAlias = (
-    bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Annotated[float, Field(allow_inf_nan=False)] | str
-)
+Record: TypeAlias = dict[str, Any]
+Rule: TypeAlias = Callable[[Any], bool]
 
 
-Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
-ShortText: TypeAlias = Annotated[str, Field(max_length=1000)]
+def _whole(value: object, most: int = 2**63 - 1) -> bool:
+    return type(value) is int and 0 <= value <= most
 
 
-@dataclass(frozen=True)
-class _ChosenRecord:
-    """What ``model.json`` says of what validation chose."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
-
-    epochs: dict[ShortText, Annotated[int, Field(ge=0, le=MOST)]]
-    trust: tuple[Share, Share] | None
-    settings: dict[ShortText, Annotated[float, Field(allow_inf_nan=False)]]
-    not_chosen: ShortText
-    evidence: Share | None
+def _number(value: object) -> bool:
+    return (type(value) is int and -(2**63) <= value < 2**63) or (isinstance(value, float) and math.isfinite(value))
 
 
-@dataclass(frozen=True)
-class _Record:
-    """``model.json``: what a model is and what it was trained on."""
+def _share(value: Any) -> bool:  # noqa: ANN401 - whatever JSON can hold
+    return _number(value) and 0 <= value <= 1
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
-    method: str
-    config: dict[str, Setting | dict[str, Setting]]
-    trained_on: str | None
-    release: str | None
-    plaintext_source: bool
-    release_signed_by: PublicKey | None
-    release_verified: bool | None
-    release_covers: tuple[Count, Count] | None
-    chosen: _ChosenRecord
-    software: ShortText | None
-    schema_version: int
+def _text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= 1000
+
+
+def _setting(value: object) -> bool:
+    return isinstance(value, bool | str) or _number(value)
+
+
+def _table(rule: Rule) -> Rule:
+    return lambda value: isinstance(value, dict) and all(_text(key) and rule(own) for key, own in value.items())
+
+
+def _two(rule: Rule) -> Rule:
+    return lambda value: isinstance(value, list) and len(value) == 2 and all(map(rule, value))
+
+
+def _or_none(rule: Rule) -> Rule:
+    return lambda value: value is None or rule(value)
+
+
+_OF_CHOSEN: Final[Mapping[str, Rule]] = {
+    "epochs": _table(lambda value: _whole(value, MOST)),
+    "trust": _or_none(_two(_share)),
+    "settings": _table(_number),
+    "evidence": _or_none(_share),
+    "not_chosen": _text,
+}
+_OF_ORIGIN: Final[Mapping[str, Rule]] = {
+    "trained_on": _or_none(_text),
+    "release": _or_none(_text),
+    "plaintext_source": lambda value: isinstance(value, bool),
+    "release_signed_by": _or_none(lambda value: _text(value) and re.fullmatch("[A-Za-z0-9+/]{43}=", value) is not None),
+    "release_verified": lambda value: value is None or isinstance(value, bool),
+    "release_covers": _or_none(_two(_whole)),
+    "software": _or_none(_text),
+}
+_RECORDED: Final[Mapping[str, Rule]] = {
+    # Only a name: a model holds numbers, and whatever made it need not be installed to recommend with it. Nothing is
+    # looked up or imported because a folder says so.
+    "method": lambda value: isinstance(value, str) and is_name(value),
+    "config": _table(lambda value: _setting(value) or _table(_setting)(value)),
+    **_OF_ORIGIN,
+    "chosen": lambda value: isinstance(value, dict),
+    "schema_version": lambda value: type(value) is int and value == SCHEMA_VERSION,
+}
+"""What ``model.json`` says, in the order people read it in, and what each of it must be."""
 
 
 def write_model(folder: Path, model: FittedModel) -> None:
@@ -104,14 +124,9 @@ def write_model(folder: Path, model: FittedModel) -> None:
     }
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
     take_mode(folder / _ARRAYS)
-    record = {  # in the order people read it in
-        "method": model.method,
-        "config": model.origin.settings,
-        **{name: getattr(model.origin, name) for name in _OF_ORIGIN},
-        "chosen": asdict(model.chosen),
-        "software": model.origin.software,
-        "schema_version": SCHEMA_VERSION,
-    }
+    origin = {name: getattr(model.origin, name) for name in _OF_ORIGIN}
+    record = {"method": model.method, "config": model.origin.settings, **origin}
+    record |= {"chosen": asdict(model.chosen), "schema_version": SCHEMA_VERSION}
     (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if model.origin.certificate is not None:
         (folder / _CERTIFICATE).write_bytes(model.origin.certificate.to_bytes())
@@ -137,34 +152,35 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
         raise InputError(f"{folder / _ARRAYS} holds no model that can be read: {error}") from error
 
 
-def _require_signed_by(record: _Record, folder: Path, public_key: Path) -> None:
+def _require_signed_by(record: Record, folder: Path, public_key: Path) -> None:
     """Refuse a model trained on a release that this key did not sign; one without a release passes."""
     from pricdr.signing import public_text, read_public_key
 
     expected = public_text(read_public_key(public_key))
-    if record.release is None:
+    if record["release"] is None:
         return
-    if record.release_signed_by is None:
+    if record["release_signed_by"] is None:
         raise VerificationError(f"{folder} was trained on a release that was not signed, or that was not verified")
-    if record.release_signed_by != expected:
+    if record["release_signed_by"] != expected:
         raise VerificationError(f"{folder} was trained on a release signed with a key other than {public_key}")
 
 
-def _read_certificate(opened: Folder, record: _Record) -> Certificate | None:
+def _read_certificate(opened: Folder, record: Record) -> "Certificate | None":
     """Return the certificate of the model's release, whole and unchanged; whether its figures hold is not checked."""
-    from pricdr.release.folder import MATRIX
-
     if not opened.holds(_CERTIFICATE):
         return None
+    from pricdr.release.certificate import MAX_BYTES, Certificate
+    from pricdr.release.folder import MATRIX
+
     path = opened.path / _CERTIFICATE
     try:
         certificate = Certificate.from_bytes(opened.read(_CERTIFICATE, limit=MAX_BYTES))
     except VerificationError as error:
         raise InputError(f"{path}: {error}") from error
     # One that was made in memory names no files: nothing has been written then.
-    if record.release is None or certificate.files.get(MATRIX, record.release) != record.release:
+    if record["release"] is None or certificate.files.get(MATRIX, record["release"]) != record["release"]:
         raise InputError(f"{path} is not the certificate of the release that {_RECORD} names")
-    if record.release_signed_by not in (None, certificate.signed_by):
+    if record["release_signed_by"] not in (None, certificate.signed_by):
         raise InputError(f"{path} is signed with a key other than the one that {_RECORD} names")
     return certificate
 
@@ -185,31 +201,31 @@ def _ids(opened: Folder, kind: str) -> Ids:
         ) from error
 
 
-def _read_record(opened: Folder) -> _Record:
+def _read_record(opened: Folder) -> Record:
     path = opened.path / _RECORD
     if not opened.holds(_RECORD):
         raise InputError(f"{opened.path} is not a model: there is no {_RECORD} in it (pricdr train makes one)")
     raw = opened.read(_RECORD, limit=_MAX_RECORD)
     try:
-        content = json.loads(raw.decode())
+        record = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:  # a ValueError also where a number has thousands of digits
         raise InputError(f"{path} is not JSON that can be read") from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if type(version) is not int or version != SCHEMA_VERSION:
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if not _RECORDED["schema_version"](version):
         rule = f"this software reads {SCHEMA_VERSION}: train it again"
         raise InputError(f"{path} has schema_version {version!r:.40}, {rule}")
-    try:
-        record: _Record = TypeAdapter(_Record).validate_json(raw)  # from JSON: strict mode takes no dict for a record
-    except ValidationError as error:
-        first = error.errors()[0]
-        place, given = ".".join(str(part)[:40] for part in first["loc"][:3]), first["input"]
-        shown = f", got {given!r:.60}" if isinstance(given, bool | int | float | str) else ""
-        raise InputError(f"{path}: {place}: {first['msg']}{shown}") from error
-    # Only text: a model holds numbers, and whatever made it need not be installed to recommend with it. Nothing is
-    # looked up or imported because a folder says so.
-    if not is_name(record.method):
-        raise InputError(f"{path}: method {shorten(record.method)} is no name: small letters, digits, - and _")
-    return record
+    _require_fields(path, "", record, _RECORDED)
+    _require_fields(path, "chosen.", record["chosen"], _OF_CHOSEN)
+    return record  # type: ignore[no-any-return]
+
+
+def _require_fields(path: Path, within: str, fields: Record, rules: Mapping[str, Rule]) -> None:
+    for name in sorted(rules.keys() ^ fields.keys()):
+        wrong = "is missing" if name in rules else "does not belong there"
+        raise InputError(f"{path}: {within}{shorten(name)} {wrong}")
+    for name, rule in rules.items():
+        if not rule(fields[name]):
+            raise InputError(f"{path}: {within}{name} is nothing that a model records: {shorten(fields[name])}")
 
 
 class _Arrays:
@@ -250,7 +266,7 @@ class _Arrays:
             raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
 
 
-def _model(record: _Record, certificate: Certificate | None, users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
+def _model(record: Record, certificate: "Certificate | None", users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
     user_vectors = _unpack("user_vectors", arrays, len(users))
     item_vectors = _unpack("item_vectors", arrays, len(items))
     if (
@@ -263,9 +279,12 @@ def _model(record: _Record, certificate: Certificate | None, users: Ids, items: 
         item_vectors = np.asfortranarray(item_vectors)  # else scipy copies all of it for every product
     seen, summary = _unpack_histories(arrays, (len(users), len(items)))
     uses_history = "uses_history" not in arrays or bool(arrays.flags("uses_history").any())
-    trust = None if record.chosen.trust is None else Trust(*record.chosen.trust)
+    chosen = record["chosen"]
+    trust = None if chosen["trust"] is None else Trust(*chosen["trust"])
+    origin = {name: record[name] for name in _OF_ORIGIN}
+    origin["release_covers"] = origin["release_covers"] and tuple(origin["release_covers"])
     model = FittedModel(
-        method=record.method,
+        method=record["method"],
         users=users,
         items=items,
         user_vectors=user_vectors,
@@ -276,13 +295,8 @@ def _model(record: _Record, certificate: Certificate | None, users: Ids, items: 
         interaction=_unpack_interaction(arrays),
         uses_history=uses_history,
         summary=summary,
-        chosen=Chosen(**{**vars(record.chosen), "trust": trust}),
-        origin=Origin(
-            settings=cast(Mapping[str, Mapping[str, object]], record.config),
-            certificate=certificate,
-            software=record.software,
-            **{name: getattr(record, name) for name in _OF_ORIGIN},
-        ),
+        chosen=Chosen(**{**chosen, "trust": trust}),
+        origin=Origin(settings=record["config"], certificate=certificate, **origin),
     )
     arrays.require_empty()
     return model

@@ -22,13 +22,13 @@ from markupsafe import Markup, escape
 from pricdr import __version__
 from pricdr.data.ids import MAX_ID_LENGTH, id_fault
 from pricdr.errors import InputError
-from pricdr.evaluation.measured import Evaluation, read_evaluation
 from pricdr.extras import REPORT, TRAIN
 from pricdr.markup import template_environment
-from pricdr.models.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard
 from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, style_sheet
 from pricdr.release.inspection import attack_section
 from pricdr.release.readme import in_short, statement, trade_off_of
+from pricdr.report.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard
+from pricdr.report.evaluation import Evaluation, read_evaluation
 from pricdr.serving.middleware import Refusal
 from pricdr.serving.snapshot import MAX_K, Answer, Snapshot, WatchedModel
 from pricdr.signing import fingerprint, public_from_text

@@ -45,8 +45,12 @@ class Rival(PlaintextMethod):
         run: TrainingRun = self._run(pair, self.config, self.options)
         return run
 
-    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return train_run(self.training_run(pair), self.options, validation=validation, chosen=chosen, log=log)
+    def _train_plaintext(
+        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        return train_run(
+            self.training_run(DomainPair(source, target)), self.options, validation=validation, chosen=chosen, log=log
+        )
 
 
 class _RivalRun(NetworkRun[DomainPair], Generic[Rows]):

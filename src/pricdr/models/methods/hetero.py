@@ -394,9 +394,11 @@ class HeteroCDR(TwoStageMethod, PlaintextMethod):
 
     _target_network: ClassVar[type[TargetNetwork]] = TwoTowers
 
-    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        data = TrainingData.plaintext(pair)
-        return self._train_stages(data, pair.target, validation, chosen, log, require_evidence=False)
+    def _train_plaintext(
+        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        data = TrainingData.plaintext(DomainPair(source, target))
+        return self._train_stages(data, target, validation, chosen, log, require_evidence=False)
 
 
 @dataclass(frozen=True, kw_only=True)

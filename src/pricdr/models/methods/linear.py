@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import product
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,10 @@ from pricdr.models.gates import Gates, Newcomers, shows_gain
 from pricdr.models.methods.networks import log_odds
 from pricdr.models.training_data import ReleaseRows, TrainingData, unit_rows
 from pricdr.randomness import Simulation
-from pricdr.release import Release
 from pricdr.training.run_log import RunLog
+
+if TYPE_CHECKING:
+    from pricdr.release import Release
 
 
 def ones(ratings: CSR) -> CSR:
@@ -435,9 +437,11 @@ class EASESource(PlaintextMethod):
 
     config: EASESourceConfig = field(default_factory=EASESourceConfig)
 
-    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+    def _train_plaintext(
+        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
         config = self.config
-        data = TrainingData.plaintext(pair)
+        data = TrainingData.plaintext(DomainPair(source, target))
         return solve_ease(self.name, data, regularisation=config.regularisation, weight=config.weight), chosen
 
 
@@ -629,7 +633,7 @@ class BesideRidge(NamedTuple):
 
 
 def compare_with_ridge(
-    model: FittedModel, target: Ratings, release: Release, validation: HeldOut
+    model: FittedModel, target: Ratings, release: "Release", validation: HeldOut
 ) -> tuple[BesideRidge, ...]:
     """Compare a model trained with a release with the linear decoder of its rows, on the items both were chosen by.
 

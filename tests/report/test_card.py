@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pricdr import FittedModel, Guarantee, Ratings, Release, publish
 from pricdr.errors import InputError
-from pricdr.evaluation.measured import read_evaluation
 from pricdr.models import EASE, EASERelease, EASESource, RidgeRelease
-from pricdr.models.card import ModelCard
 from pricdr.models.catalogue import METHODS
 from pricdr.release.certificate import Certificate, content_digest, seal
+from pricdr.report.card import ModelCard
+from pricdr.report.evaluation import read_evaluation
 from pricdr.signing import fingerprint, public_text
 from tests.pages.parsed import require_self_contained
 from tests.serving.two_companies import HOSTILE, SCRIPT, two_companies
@@ -279,7 +279,7 @@ def test_an_evaluation_that_is_none_is_refused_in_one_line(tmp_path, content, sa
 
 
 def test_an_evaluation_that_is_too_large_is_refused_by_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("pricdr.evaluation.measured.MAX_BYTES", 10)
+    monkeypatch.setattr("pricdr.report.evaluation.MAX_BYTES", 10)
     (tmp_path / "e.json").write_text('{"schema_version": 2}')
     with pytest.raises(InputError, match="has more than 10 bytes"):
         read_evaluation(tmp_path / "e.json")

@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from pricdr.errors import VerificationError, printable
-from pricdr.evaluation.measured import Evaluation, MeasuredFigure, MeasuredRows, RankingName, read_evaluation
 from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, Training
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
@@ -35,6 +34,7 @@ from pricdr.pages import (
 )
 from pricdr.release.certificate import Certificate
 from pricdr.release.readme import statement
+from pricdr.report.evaluation import Evaluation, MeasuredFigure, MeasuredRows, RankingName, read_evaluation
 
 PLAINTEXT: Final = (
     "NOT PRIVATE: this model was trained on the source's ratings in plaintext. It must not be used outside experiments."

@@ -106,19 +106,19 @@ def whole_of(parts: Split, ratings: Ratings | None = None) -> Ratings:
         if parts.cold.any():
             raise InputError(
                 f"the split does not hold the histories of its {int(parts.cold.sum()):,} cold users: "
-                "give the ratings it was made of"
+                "give the ratings it was made of (--target)"
             )
         cells = np.divmod(known, len(train.items))
         return Ratings.from_codes(*cells, np.ones(len(known)), train.users, train.items, has_values=False)
     ratings = ratings.positives().rated()
     if set(ratings.users) != set(train.users) or set(ratings.items) != set(train.items):
-        raise InputError("the split was made of other ratings, of other users or items")
+        raise InputError("the split was made of ratings other than --target, of other users or items")
     ratings = ratings.select(train.users, train.items)
     # Whatever the split holds must be there; of everybody but cold users, nothing else may be.
     whole = pair_codes(ratings)
     more = np.setdiff1d(whole, known) // len(train.items)
     if not np.isin(known, whole).all() or not parts.cold[more].all():
-        raise InputError("the split was made of other ratings")
+        raise InputError("the split was made of ratings other than --target")
     return ratings
 
 

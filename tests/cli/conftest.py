@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pricdr import cli
+from pricdr import Guarantee, cli, synthetic_pair
+from pricdr import publish as lib_publish
+from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.tables import write_ratings
+from pricdr.signing import create_keys
+from pricdr.strategies import JLT
 
 RATINGS = "user,item,rating\nalice,dune,5\nalice,emma,3\nbob,dune,1\nbob,it,4\ncarol,emma,2\n"
 
@@ -213,3 +218,34 @@ _STEPS = Steps()  # an audit hook cannot be removed, so there is one for all tes
 @pytest.fixture
 def steps() -> Steps:
     return _STEPS
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory) -> Path:
+    """A target's folder: its ratings, two splits, releases that it received, and models of the first split."""
+    folder = tmp_path_factory.mktemp("target")
+    pair = synthetic_pair(SyntheticConfig(users=120, source_items=250, target_items=300))
+    write_ratings(folder / "ratings.parquet", pair.target)
+    write_ratings(folder / "source.parquet", pair.source)
+    promise, jlt = Guarantee(epsilon=8, delta=1e-6), JLT(dim=16)
+    create_keys(folder / "source.key")
+    release = lib_publish(pair.source, promise, strategy=jlt, users=pair.users)
+    release.save(folder / "release", signing_key=folder / "source.key")
+    lib_publish(pair.source, promise, strategy=jlt, users=pair.users).save(folder / "unsigned")
+    noiseless = lib_publish(pair.source, promise, strategy=jlt, users=pair.users, insecure_no_noise=True)
+    noiseless.save(folder / "noiseless")
+    (folder / "small.toml").write_text("hidden = 16\nwidth = 8\nbatch = 64\nseed = 3\ndevice = 'cpu'\nepochs = 3\n")
+    for name, cold in (("split", 0.2), ("warm", 0)):
+        assert cli.run(["split", f"{folder}/ratings.parquet", "--cold", str(cold), "--out", f"{folder}/{name}"]) == 0
+    for name, options in {
+        "popularity": "--method popularity",
+        "ease": "--method ease",
+        "plaintext": f"--method ease-source --source {folder}/source.parquet",
+        "ridge": f"--method ridge-release --release {folder}/release",
+        "linear": f"--method ease-release --release {folder}/unsigned",
+        "unverified": f"--method ridge-release --release {folder}/release --allow-unverified",
+        "dmf": f"--config {folder}/small.toml",
+        "hetero": f"--config {folder}/small.toml --release {folder}/release",
+    }.items():
+        assert cli.run(["train", f"{folder}/split", "--out", f"{folder}/{name}", *options.split()]) == 0
+    return folder

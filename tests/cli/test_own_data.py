@@ -53,7 +53,7 @@ def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, o
     [
         (
             ("train", "split", "--out", "m", "--delimiter", ";"),
-            "--delimiter is for files of ratings: a split has its own",
+            "--delimiter: this is for files of ratings",
         ),
         (("recommend", "m", "--out", "r.csv", "--encoding", "latin-1"), "--encoding is about --seen: give it too"),
         (("split", "odd.csv", "--out", "s", "--most-bad-rows", 0.5), "--most-bad-rows needs --skip-bad-rows"),

@@ -11,7 +11,7 @@ import typer
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
-from pricdr.cli.options import PublicKeyOption, whole_numbers
+from pricdr.cli.options import PublicKeyOption, refuse_given, whole_numbers
 from pricdr.errors import MAX_SEED, InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -20,17 +20,11 @@ if TYPE_CHECKING:
     from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
     from pricdr.evaluation.verdict import Judgement
     from pricdr.markup import NotebookTable
-    from pricdr.pages import Figure, Table
+    from pricdr.pages import Block, Figure
 
 _ONE_RUN: Final = (
     "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
 )
-_STRATA: Final = {
-    "all": "all evaluated users.",
-    "warm": "users with ratings to train on.",
-    "few": "warm users with 1 to 3 of them.",
-    "cold": "users with none.",
-}
 _MAX_NAME_LENGTH: Final = 28
 """Characters of a model's name beside a plot, whose end tells two paths apart better than its beginning."""
 
@@ -94,6 +88,7 @@ def evaluate(
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
+    from pricdr._repeat import whole_of
     from pricdr.data.splits import load_split
     from pricdr.data.tables import write_table
     from pricdr.evaluation.comparison import chosen_rankings, compared, measure
@@ -104,23 +99,22 @@ def evaluate(
     if len(paths) < 2:
         raise ParameterError("give at least one model folder, and the split folder last")
     *folders, where = paths
-    _require_distinct(folders)
+    for at, folder in enumerate(folders):  # a model compared with itself would pass for two models that agree
+        if folder.resolve() in {other.resolve() for other in folders[:at]}:
+            raise ParameterError(f"{folder} is named before: name each model once")
     for path in filter(None, (report, per_user)):  # before any work: a ranking may take long
         require_absent(path)
     places = require_cutoffs(whole_numbers("-k", cutoffs, "5,10,20"))
     how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     split = load_split(where)
     again = None
-    if repeat is not None and len(folders) < 2:
-        raise ParameterError("--repeat compares models: give two or more")
-    if repeat is not None:
-        whole = None if target is None else how.read(target, threshold).ratings
-        again = _repetition(folders, split, repeat, _whole(split, target, whole), release or (), public_key)
-    else:
+    if repeat is None:
         others = {"--target": target, "--threshold": threshold, "--release": release or None}
-        others |= dict.fromkeys(how.given(), True) | {"--allow-not-private": allow_not_private or None}
-        if given := [option for option, value in others.items() if value is not None]:
-            raise ParameterError(f"{given[0]} is for --repeat: without it models are measured as they are")
+        others |= dict.fromkeys(how.given(), True) | {"--allow-not-private": allow_not_private}
+        refuse_given(others, "this is for --repeat, without it models are measured as they are")
+    else:
+        whole = whole_of(split, None if target is None else how.read(target, threshold).ratings)
+        again = _repetition(folders, split, repeat, whole, release or (), public_key)
     rankings = chosen_rankings(ranking.value)
     measured = {}
     for name in map(str, folders):  # one model at a time: several large ones may not fit into memory together
@@ -150,26 +144,6 @@ def evaluate(
         write_table(per_user, comparison.columns_per_user())
 
 
-def _require_distinct(folders: Sequence[Path]) -> None:
-    """Refuse a folder that is named twice: a model compared with itself would pass for two models that agree."""
-    named: dict[Path, Path] = {}
-    for folder in folders:
-        first = named.setdefault(folder.resolve(), folder)
-        if first is not folder:
-            again = "is named twice" if folder == first else f"is the same model folder as {first}"
-            raise ParameterError(f"{folder} {again}: name each model once")
-
-
-def _whole(split: "Split", path: Path | None, ratings: "Ratings | None") -> "Ratings":
-    """Return the ratings that a split was made of: those in ``path``, or put together again."""
-    from pricdr._repeat import whole_of
-
-    try:
-        return whole_of(split, ratings)
-    except InputError as error:
-        raise InputError(f"{path or '--target'}: {error}") from error
-
-
 def _repetition(
     folders: Sequence[Path],
     split: "Split",
@@ -185,6 +159,8 @@ def _repetition(
     from pricdr.models.fitted import FittedModel
     from pricdr.release import Release
 
+    if len(folders) < 2:
+        raise ParameterError("--repeat compares models: give two or more")
     rule = drawn_at_random(split.protocol)
     if rule is None:
         raise InputError(f"--repeat draws other test items at random; this split tests by {split.protocol}")
@@ -218,46 +194,34 @@ def _repetition(
 def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedComparison | None" = None) -> str:
     """Return one page: what was measured on which split, verdicts, plots of the differences, and every table."""
     from pricdr.evaluation.comparison import ONE_ITEM
-    from pricdr.pages import Block, Bullets, Note, Page, Section, render
+    from pricdr.pages import Block, Page, render, sections_of
 
-    items = len(comparison.users) if comparison.test_items is None else comparison.test_items
-    lead: list[str | Block] = [
-        f"{len(comparison.users):,} users and {items:,} test items of the split {split}: {comparison.protocol}."
-    ]
-    if len(comparison.models) > 1:
-        lead.append(f"Every model is compared with the first, {comparison.models[0]}, user by user.")
-    sections: list[Section] = []
-    blocks: list[str | Block]
-    if repeated is not None:
-        blocks = [Bullets(_sentences(repeated.verdicts)), *_tables("splits", repeated.html_tables())]
-        sections.append(Section(f"Repeated {repeated.title}", blocks, id="splits"))
-    elif comparison.verdicts:
-        lead.append(Note(_ONE_RUN[0].upper() + _ONE_RUN[1:] + "."))
+    blocks: dict[str, list[Block | str]] = {}
     for ranking in comparison.rankings:
-        sentences = _sentences([one for one in comparison.verdicts if one.ranking == ranking])
-        plot = _plot(comparison, ranking)
-        blocks = [*([Bullets(sentences)] if sentences else []), *([] if plot is None else [plot])]
-        blocks += _tables(ranking, comparison.html_tables(ranking))
-        sections.append(Section(comparison.title(ranking), blocks, id=ranking))
-    notes = [f"{name}: {meaning}" for name, meaning in _STRATA.items() if name in comparison.strata]
-    notes += ["± is one standard error over users."]
-    relevant = "All test items of a user are relevant in the full ranking"
-    notes.append(f"{ONE_ITEM if comparison.one_item_each else relevant}.")
-    sections.append(Section("How to read it", [Bullets(notes)]))
-    return render(Page("How good are these models?", sections, lead=lead))
+        verdicts = [one for one in comparison.verdicts if one.ranking == ranking]
+        blocks[ranking] = _blocks(ranking, verdicts, comparison.html_tables(ranking), _plot(comparison, ranking))
+    if repeated is not None:
+        blocks["splits"] = _blocks("splits", repeated.verdicts, repeated.html_tables())
+    words = {"split": split, "repeated": repeated, "one_run": _ONE_RUN, "one_item": ONE_ITEM}
+    lead, *sections = sections_of("evaluation.txt.j2", blocks, comparison=comparison, **words)
+    return render(Page(lead.heading, sections, lead.blocks))
 
 
-def _sentences(verdicts: "Sequence[Judgement]") -> list[str]:
-    """Return the verdicts, and what they advise."""
-    advice = dict.fromkeys(f"{one.model}: {text}." for one in verdicts for text in one.advice)
-    return [*(f"{one.model}, {one.ranking} ranking, {one.sentence}." for one in verdicts), *advice]
+def _blocks(
+    name: str,
+    verdicts: "Sequence[Judgement]",
+    tables: "Sequence[NotebookTable]",
+    plot: "Figure | None" = None,
+) -> "list[Block | str]":
+    """Return the verdicts in words with what they advise, a plot and the tables."""
+    from pricdr.pages import Bullets, table
 
-
-def _tables(name: str, tables: "Sequence[NotebookTable]") -> "list[Table]":
-    from pricdr.pages import table
-
+    sentences = [f"{one.model}, {one.ranking} ranking, {one.sentence}." for one in verdicts]
+    sentences += dict.fromkeys(f"{one.model}: {text}." for one in verdicts for text in one.advice)
     return [
-        table(f"{name}-{at}", one.caption, one.header, one.rows, names=one.names) for at, one in enumerate(tables, 1)
+        *([Bullets(sentences)] if sentences else []),
+        *([] if plot is None else [plot]),
+        *(table(f"{name}-{at}", one.caption, one.header, one.rows, names=one.names) for at, one in enumerate(tables)),
     ]
 
 

@@ -1,15 +1,13 @@
 """``pricdr model``: describe a trained model."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from pricdr.cli.console import say, working
 from pricdr.errors import ParameterError
 
-_HTML: Final = (".html", ".htm")
-_MARKDOWN: Final = (".md", ".markdown")
 app = typer.Typer(help="Describe a trained model.")
 
 
@@ -43,7 +41,7 @@ def card(
     from pricdr.report.card import ModelCard
 
     if out is not None:
-        if out.suffix.lower() not in _HTML + _MARKDOWN:
+        if out.suffix.lower() not in {".html", ".htm", ".md", ".markdown"}:
             raise ParameterError(f"--out {out}: the file name must end in .md or .html")
         require_writable(out)
     with working(f"reading {folder}"):
@@ -51,6 +49,6 @@ def card(
     if out is None:
         say(*model_card.markdown().rstrip("\n").split("\n"))
         return
-    as_html = out.suffix.lower() in _HTML
+    as_html = out.suffix.lower().startswith(".htm")
     write_new(out, (model_card.html() if as_html else model_card.markdown()).encode())
     say(f"{out}: the card of {folder}")

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import os
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
@@ -34,6 +35,12 @@ RevocationsOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Refuse a release that a notice in this folder revokes, signed by the release's own key."),
 ]
+
+
+def refuse_given(options: Mapping[str, object], rule: str) -> None:
+    """Refuse those of these options that were given, for they would be ignored."""
+    if given := [name for name, value in options.items() if value is not None and value is not False and value != []]:
+        raise ParameterError(f"{' and '.join(given)}: {rule}")
 
 
 def refuse_unused_key(given: Path | None, why: str) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
-from pricdr.cli.options import PublicKeyOption
+from pricdr.cli.options import PublicKeyOption, refuse_given
 from pricdr.errors import BusyError, InputError, ParameterError
 
 
@@ -52,13 +52,11 @@ def recommend(
     how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     if (out is None) == (export is None):
         raise ParameterError("give either --out or --export")
-    if export is not None and (users is not None or seen is not None or resume):
-        raise ParameterError(
-            "--users, --seen and --resume belong to --out: an export covers every user, and holds no histories"
-        )
-    about_seen = [*(() if threshold is None else ("--threshold",)), *how.given()]
-    if seen is None and about_seen:
-        raise ParameterError(f"{' and '.join(about_seen)}: this is about --seen, give it too")
+    if export is not None:
+        belongs_to_out = {"--users": users, "--seen": seen, "--resume": resume}
+        refuse_given(belongs_to_out, "an export covers every user, and holds no histories")
+    if seen is None:
+        refuse_given({"--threshold": threshold} | dict.fromkeys(how.given(), True), "this is about --seen, give it too")
     created = out or export
     assert created is not None
     require_absent(created)  # before the model is loaded, which takes a while

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import DeviceName, DeviceOption, whole_numbers
+from pricdr.cli.options import DeviceName, DeviceOption, refuse_given, whole_numbers
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def reproduce(
 
     if not specs and (search or not table3):
         raise ParameterError("nothing to reproduce: name a spec, or say --table3")
-    if search and (only or seeds or table3):
-        raise ParameterError("--search runs no arms: remove --only, --seeds and --table3")
-    if trials is not None and not search:
-        raise ParameterError("--trials is for --search")
+    if search:
+        refuse_given({"--only": only, "--seeds": seeds, "--table3": table3}, "--search runs no arms")
+    else:
+        refuse_given({"--trials": trials}, "this is for --search")
     counted = table3 and _count_table3(data, out)
     if table3 and not specs:
         _require_some([counted], data)

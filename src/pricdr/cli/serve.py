@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import answer, event_line, say, warn
-from pricdr.cli.options import PublicKeyOption
-from pricdr.errors import ParameterError
+from pricdr.cli.options import PublicKeyOption, refuse_given
 
 if TYPE_CHECKING:
     from pricdr.serving.snapshot import Snapshot
@@ -103,8 +102,7 @@ def serving_key(
     from pricdr.serving.keys import Scope, add_key, remove_key
 
     if remove:
-        if scope is not None or days is not None:
-            raise ParameterError("--remove takes only NAME and --keys")
+        refuse_given({"--scope": scope, "--days": days}, "--remove takes only NAME and --keys")
         remove_key(keys, name)
         say(f"removed the key {name} from {keys}")
         return

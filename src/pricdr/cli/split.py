@@ -1,6 +1,6 @@
 """``pricdr split``: hold something out, to measure by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,10 +9,10 @@ import typer
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import say, warn
+from pricdr.cli.options import refuse_given
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.arrays import Float64Array
     from pricdr.data.reading.read import MemoryReading
     from pricdr.data.splits import Split
 
@@ -63,6 +63,8 @@ def split(
     --train and --test take files that you divided yourself. Test ratings that are also to be trained on are dropped and
     counted. Without --validation one rating of every user with two or more in --train is set aside.
     """
+    import numpy as np
+
     from pricdr.data.splits import read_official, save_split
     from pricdr.data.splits import split as split_ratings
     from pricdr.files import new_folder
@@ -71,7 +73,15 @@ def split(
     ratings = reading.files_or_query(target, source_address, query, "TARGET")
     parts = {"--train": train, "--test": test, "--validation": validation}
     rules = {"--by": by, "--test-items": test_items, "--ratio": ratio}
-    _require_one_way(ratings, parts, official, rules, {"--cold": cold, "--seed": seed})
+    if official is not None:
+        taken = parts | rules | {"--cold": cold, "--seed": seed}
+        refuse_given(taken, "--official takes a split as it is, of the ratings it was made of")
+    if ratings is not None:
+        refuse_given(parts, f"these are already divided, and {ratings} would be split: give one or the other")
+    elif train is None or test is None:
+        raise ParameterError("give the ratings to split, or --train and --test")
+    else:
+        refuse_given(rules, "--train and --test divide the ratings already")
     reading.require_one_stream(*parts.values())
     each = 1 if test_items is None else test_items
     with new_folder(out, private=True) as staging:
@@ -82,10 +92,13 @@ def split(
             made = read_official(official, how.read_some(ratings, threshold).ratings.positives().rated())
             reason = "whom the official split does not name"
         else:
-            file = how.read_some(ratings, threshold, with_times=by is OrderName.TIME)
-            times = _require_times(file) if by is OrderName.TIME else None
+            timed = by is OrderName.TIME
+            file = how.read_some(ratings, threshold, with_times=timed)
+            if timed and (file.times is None or np.isnan(file.times).any()):
+                rule = "--by time needs the time of every rating; say which column it is with --columns …,time=…"
+                raise InputError(f"{file.name}: {rule}")
             made = split_ratings(
-                file.ratings, cold=cold or 0.0, seed=seed or 0, test_items=each, ratio=ratio, times=times
+                file.ratings, cold=cold or 0.0, seed=seed or 0, test_items=each, ratio=ratio, times=file.times
             )
             reason = f"with fewer than {each + 2} ratings"
         save_split(made, staging)
@@ -98,42 +111,6 @@ def split(
     if made.not_evaluated:
         say(f"not evaluated: {made.not_evaluated:,} users {reason}, who are trained on")
     say(f"split written to {out}")
-
-
-def _require_one_way(
-    target: reading.RatingsInput | None,
-    parts: Mapping[str, Path | None],
-    official: Path | None,
-    rules: Mapping[str, object],
-    chance: Mapping[str, object],
-) -> None:
-    """Refuse options that contradict each other, or would be ignored."""
-    divided, choosing, drawn = (
-        [name for name, value in options.items() if value is not None] for options in (parts, rules, chance)
-    )
-    if target is not None and divided:
-        raise ParameterError(f"give the ratings to split, {target}, or {' and '.join(divided)}, not both")
-    if target is None and (parts["--train"] is None or parts["--test"] is None):
-        raise ParameterError("give the ratings to split, or --train and --test")
-    if official is not None and (divided or choosing or drawn):
-        rule = "an official split is taken as it is, of the ratings it was made of"
-        others = " and ".join(choosing + drawn or divided)
-        raise ParameterError(f"--official and {others} exclude each other: {rule}")
-    if divided and choosing:
-        raise ParameterError(
-            f"{' and '.join(choosing)} would divide ratings that {' and '.join(divided)} divide already"
-        )
-
-
-def _require_times(file: "MemoryReading") -> "Float64Array":
-    """Return when each rating was made; refuse a file that does not say so of every one."""
-    import numpy as np
-
-    if file.times is None:
-        raise InputError(f"{file.name}: --by time needs a time column; say which with --columns user=…,item=…,time=…")
-    if unknown := int(np.isnan(file.times).sum()):
-        raise InputError(f"{file.name}: --by time needs the time of every rating, and {unknown:,} have none to read")
-    return file.times
 
 
 def _divided(files: "Sequence[MemoryReading]", cold: float, seed: int) -> "Split":

@@ -20,6 +20,7 @@ from pricdr.cli.options import (
     RevocationsOption,
     check_revocations,
     name_given,
+    refuse_given,
     refuse_unused_key,
 )
 from pricdr.errors import MAX_SEED, InputError, OutputError, ParameterError
@@ -129,9 +130,9 @@ def train(
     rows = reading.require_ratings(data, source_address, query, "DATA")
     reading.require_one_stream(rows, source)
     on_split = isinstance(rows, Path) and (rows / "split.json").is_file()
-    if on_split and source is None and (threshold is not None or how.given()):
-        given = "--threshold" if threshold is not None else how.given()[0]
-        raise ParameterError(f"{given} is for files of ratings: a split was made with its own")
+    if on_split and source is None:
+        about_files = {"--threshold": threshold} | dict.fromkeys(how.given(), True)
+        refuse_given(about_files, "this is for files of ratings, a split was made with its own")
     carried = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
     measured = None if like is None else _measured(like, on_split, carried, release, source, public_key)
     default = "hetero" if release or source else "dmf"
@@ -153,9 +154,7 @@ def train(
         raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
     hidden = out.with_name(f".{out.name}.training")
     networks = _networks(start, out, hidden, configured)
-    described = (
-        f"{configured.name} on {'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
-    )
+    described = f"{configured.name} on {'a split' if on_split else 'all ratings'} {ratings.fingerprint()[:12]}"
     with _resumable(hidden, described, resume=resume):
         with progress_bar() as progress:
             model = transfer(
@@ -224,32 +223,24 @@ def _with_flags(method: "Method", **flags: Any) -> "Method":  # noqa: ANN401 - t
 def _measured(
     folder: Path,
     on_split: bool,
-    given: Mapping[str, object],
+    carried: Mapping[str, object],
     release: Path | None,
     source: Path | None,
     public_key: Path | None,
 ) -> "FittedModel":
-    """Return the model that --like names, if it has seen the same kinds of data: nothing was chosen for others.
-
-    ``given`` are options that say what is carried over; none may have a value.
-    """
+    """Return the model that --like names, if it has seen the same kinds of data: nothing was chosen for others."""
     from pricdr.models.base import ReleaseMethod
     from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
 
+    refuse_given(carried, "--like carries the method and its settings over")
     if on_split:
         raise ParameterError("--like is for training on all ratings: on a split, validation chooses")
-    if contradicting := [option for option, value in given.items() if value is not None]:
-        raise ParameterError(f"--like carries the method and its settings over: remove {', '.join(contradicting)}")
     model = FittedModel.load(folder, public_key=public_key)
     assert model.origin is not None  # a folder always says
-    for option, what, used, path in (
-        ("--release", "a release", model.origin.release is not None, release),
-        ("--source", "the source's ratings", model.origin.plaintext_source, source),
-    ):
-        if used and path is None:
-            raise ParameterError(f"{folder} was trained with {what}: give {option} too")
-        if path is not None and not used:
-            raise ParameterError(f"{folder} was trained without {what}: remove {option}, or measure a model with it")
+    used = (model.origin.release is not None, model.origin.plaintext_source)
+    if used != (release is not None, source is not None):
+        what = "with a release" if used[0] else "with the source's ratings" if used[1] else "on target ratings alone"
+        raise ParameterError(f"{folder} was trained {what}: --like is for training on the same kinds of data")
     method = method_of(model)
     if model.chosen == NOTHING_CHOSEN and (method.options is not None or isinstance(method, ReleaseMethod)):
         raise InputError(f"{folder} does not record what was chosen when it was trained: train and measure it again")
@@ -305,7 +296,6 @@ def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
         described: method and data, so that a training is never resumed as another one, whose checkpoints it would lose.
         resume: whether to go on with what is there.
     """
-    made = [parent for parent in hidden.parents if not parent.exists()]
     resumes = resume and any(hidden.glob(f"{_CHECKPOINT}*"))
     if resume and not resumes:
         warn("there is nothing to resume: training starts from the beginning")
@@ -334,9 +324,6 @@ def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
     finally:
         if not kept:
             shutil.rmtree(hidden, ignore_errors=True)
-            for parent in made:
-                with suppress(OSError):  # not empty: the model is there by now
-                    parent.rmdir()
 
 
 def _say_coverage(ratings: "Ratings", release: "Release") -> None:

@@ -1,4 +1,4 @@
-"""``pricdr recommend`` in parts: killed, out of disk, resumed, refused."""
+"""``recommend``: what is written, to a file or as an export; in parts: killed, out of disk, resumed; and refused."""
 
 import errno
 import os
@@ -8,12 +8,14 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 import scipy.sparse as sp
 
 from pricdr.models import recommend as recommending
 from pricdr.models import recommendation_files
 from pricdr.models.fitted import FittedModel, Origin
+from pricdr.signing import create_keys
 
 ARGUMENTS = ("-k", 5, "--users", "users.txt")
 
@@ -153,8 +155,72 @@ def test_a_run_with_a_changed_model_is_not_resumed(here, model, pricdr, small_pa
     assert pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS, "--resume").code == 0
 
 
-def test_resume_belongs_to_out(model, refused):
-    refused("recommend", model, "--export", "served", "--resume", says="--users, --seen and --resume belong to --out")
+def test_recommendations_carry_ids_ranks_and_their_basis(target, pricdr, here):
+    (here / "some.txt").write_text("u0000001\nnobody\n")
+    for name, read in (("r.parquet", pl.read_parquet), ("r.csv", pl.read_csv)):
+        outcome = pricdr("recommend", target / "hetero", "--out", name, "--users", "some.txt")
+        frame = read(name)
+        assert frame.columns == ["user", "item", "score", "rank", "basis"]
+        assert frame["user"].to_list() == ["u0000001"] * 10 + ["nobody"] * 10
+        assert frame["rank"].to_list() == [*range(1, 11)] * 2
+        assert set(frame.filter(pl.col("user") == "nobody")["basis"]) == {"popularity"}
+        assert "1 of 2 users are unknown" in outcome.err
+
+
+def test_an_export_recommends_as_the_model_where_histories_are_handed_in_and_warns_where_not(target, pricdr, here):
+    assert "without its training ratings" in pricdr("recommend", target / "ridge", "--export", "export").out
+    assert pricdr("recommend", target / "ridge", "--out", "full.parquet").code == 0
+    histories = target / "split" / "train.parquet"
+    served = pricdr("recommend", "export", "--out", "served.parquet", "--seen", histories)
+    assert (served.code, served.err) == (0, "")
+    assert pl.read_parquet(here / "served.parquet").equals(pl.read_parquet(here / "full.parquet"))
+    alone = pricdr("recommend", "export", "--out", "r.csv")
+    assert "it may recommend items that users have rated (give --seen)" in alone.err
+    (here / "strangers.csv").write_text("user,item\nx,y\n")
+    assert "no item was left out" in pricdr("recommend", "export", "--out", "s.csv", "--seen", "strangers.csv").err
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("ease", ("--export", "new"), "ease scores by the ratings themselves"),
+        ("popularity", (), "either --out or --export"),
+        ("popularity", ("--export", "new", "--out", "new.csv"), "either --out or --export"),
+        ("popularity", ("--export", "new", "--seen", "users.txt"), "--seen: an export covers every user"),
+        ("popularity", ("--export", "new", "--resume"), "--resume: an export covers every user"),
+        ("popularity", ("--export", "model"), "exists already"),
+        ("popularity", ("--out", "new.csv", "--threshold", 3), "--threshold: this is about --seen"),
+        ("popularity", ("--out", "new.csv", "--encoding", "latin-1"), "--encoding: this is about --seen"),
+        ("popularity", ("--out", "new.csv", "--seen", "nowhere.csv"), "nowhere.csv"),
+        ("popularity", ("--out", "new.csv", "--public-key", "nowhere"), "cannot read key"),
+    ],
+)
+def test_what_cannot_be_recommended_ends_in_one_line(target, model, refused, name, options, says):
+    refused("recommend", target / name, *options, says=says)
+
+
+@pytest.mark.parametrize("way", ["option", "environment"])
+@pytest.mark.parametrize(
+    ("name", "key", "says"),
+    [
+        ("ridge", "source.key.pub", None),
+        ("popularity", "source.key.pub", None),
+        ("ridge", "other.key.pub", "signed with a key other than"),
+        ("linear", "source.key.pub", "was not signed, or that was not verified"),
+        ("unverified", "source.key.pub", "was not signed, or that was not verified"),
+    ],
+)
+def test_a_pinned_key_is_asked_of_models(target, here, pricdr, monkeypatch, way, name, key, says):
+    create_keys(here / "other.key")
+    pinned = target / key if (target / key).exists() else here / key
+    options = ("--public-key", pinned) if way == "option" else ()
+    monkeypatch.delenv("PRICDR_PUBLIC_KEY", raising=False)
+    if way == "environment":
+        monkeypatch.setenv("PRICDR_PUBLIC_KEY", str(pinned))
+    for command in (("recommend", target / name, "--out", "r.csv"), ("evaluate", target / name, target / "split")):
+        outcome, refused = pricdr(*command, *options), int(says is not None)
+        assert (outcome.code, outcome.err.count("\n")) == (refused, refused)
+        assert (says or "") in outcome.err
 
 
 def test_too_little_memory_is_refused_before_anything_is_written(model, refused, monkeypatch):

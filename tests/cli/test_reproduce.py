@@ -99,10 +99,6 @@ def test_where_nothing_could_run_the_command_fails_and_says_where_data_is_from(h
     assert "data not present: point PRICDR_DATA at it" in done.out
 
 
-def test_without_a_spec_there_is_nothing_to_reproduce(here, refused):
-    refused("reproduce", "--data", here, says="nothing to reproduce: name a spec, or say --table3")
-
-
 def test_table_3_is_counted_written_and_shown(pricdr, here):
     FORMS[1].put(here / "data", *known_pair())
     done = pricdr("reproduce", "--table3", "--data", here / "data", "--out", here / "out")
@@ -113,15 +109,35 @@ def test_table_3_is_counted_written_and_shown(pricdr, here):
 
 
 @pytest.mark.parametrize(
-    ("extra", "says"),
+    ("arguments", "says"),
     [
-        (("--only", "nobody"), "no arm or curve of these specs is called 'nobody'"),
-        (("--seeds", "one"), "--seeds takes whole numbers"),
-        (("--seeds", "-1"), "--seeds takes whole numbers"),
+        (("family.toml", "--only", "nobody"), "no arm or curve of these specs is called 'nobody'"),
+        (("family.toml", "--seeds", "one"), "--seeds takes whole numbers"),
+        (("family.toml", "--seeds", "-1"), "--seeds takes whole numbers"),
+        (("family.toml", "--trials", 3), "--trials: this is for --search"),
+        (("family.toml", "other/family.toml"), "2 tables are called family_here"),
+        (("--search", "family.toml", "--method", "nobody"), "nobody"),
+        (
+            ("--search", "family.toml", "--trials", 0, "--method", "ease"),
+            "trials must be a whole number from 1 to 1,000",
+        ),
+        (("--search", "family.toml", "--strategy", "nobody"), "nobody"),
+        (("--search", "family.toml", "--strategy", "jlt", "--strategy", "sjlt"), "one --strategy"),
+        (("--search", "family.toml", "--only", "jlt"), "--only: --search runs no arms"),
+        ((), "nothing to reproduce: name a spec, or say --table3"),
+        (("outside.toml",), "outside.toml: name becomes a file name"),
+        (("elsewhere.toml", "--prepared", "kept"), "elsewhere.toml: "),
     ],
 )
-def test_parts_that_do_not_exist_are_refused_before_anything_runs(here, family, refused, extra, says):
-    refused("reproduce", family, "--data", here / "data", "--out", "results", *extra, says=(says,))
+def test_what_cannot_be_reproduced_is_refused_before_anything_runs_and_nothing_is_written(
+    here, family, refused, arguments, says
+):
+    (here / "other").mkdir()
+    for name in ("family.toml", "other/family.toml"):
+        (here / name).write_text(SPEC)
+    (here / "outside.toml").write_text(f'name = "../outside"\n{SPEC}')
+    (here / "elsewhere.toml").write_text(SPEC.replace('folder = "toy"', 'folder = "../toy"'))
+    refused("reproduce", *arguments, "--data", here / "data", "--out", "results", says=says)
 
 
 def test_a_search_keeps_every_trial_and_writes_what_it_chose(here, family, pricdr):
@@ -142,40 +158,10 @@ def test_a_search_keeps_every_trial_and_writes_what_it_chose(here, family, pricd
     assert tomllib.loads(tuned.read_text()) == {"itemknn": best["settings"], "popularity": {}}
 
 
-def test_what_a_search_cannot_do_is_one_line(here, family, refused):
-    fixed = ("reproduce", "--search", family, "--data", here / "data", "--out", "results")
-    refused(*fixed, "--method", "nobody", says=("nobody",))
-    refused(*fixed, "--trials", "0", "--method", "ease", says=("trials must be a whole number from 1 to 1,000",))
-    refused(*fixed, "--strategy", "nobody", says=("nobody",))
-    refused(*fixed, "--strategy", "jlt", "--strategy", "sjlt", says="one --strategy")
-    refused(*fixed, "--only", "jlt", says="remove --only, --seeds and --table3")
-    refused("reproduce", family, "--data", here / "data", "--trials", 3, says="--trials is for --search")
-
-
-def test_two_tables_of_one_name_are_refused_before_one_overwrites_the_other(here, family, refused):
-    other = here / "other" / "family.toml"
-    other.parent.mkdir()
-    other.write_text(SPEC)
-    says = ("2 tables are called family_here",)
-    refused("reproduce", family, other, "--data", here / "data", "--out", "results", says=says)
-
-
 def test_a_search_on_other_data_of_the_same_folder_is_refused(here, family, pricdr):
     """Both would be filed under the folder's name, and the settings of the second would replace those of the first."""
     family.write_text(SPEC.replace('name = "absent"\nfolder = "nowhere"', 'name = "denser"\ncore = 2\nfolder = "toy"'))
-    fixed = (
-        "reproduce",
-        "--search",
-        family,
-        "--data",
-        here / "data",
-        "--out",
-        "results",
-        "--trials",
-        "1",
-        "--method",
-        "popularity",
-    )
+    fixed = ("reproduce", "--search", family, "--data", here / "data", "--trials", "1", "--method", "popularity")
     wrong = pricdr(*fixed)
     assert wrong.code == 2
     assert "denser and here are different data in one folder, toy" in wrong.err

@@ -6,9 +6,7 @@ import math
 import pytest
 from dp_accounting import dp_event, get_epsilon_gaussian
 from dp_accounting import get_sigma_gaussian as independent_sigma
-from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +16,6 @@ from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
     SAMPLER_DISTANCE,
     composed_epsilon,
-    composed_mu,
     delta_of,
     delta_warnings,
     epsilon_for,
@@ -39,13 +36,6 @@ def test_sigma_and_epsilon_agree_with_dp_accounting(epsilon, delta):
     sigma = sigma_for(epsilon, delta, sensitivity=1, dim=200)
     assert sigma / LATTICE_FACTOR == pytest.approx(independent_sigma(epsilon, delta), rel=1e-9)
     assert epsilon_of(1 / sigma, delta) == pytest.approx(get_epsilon_gaussian(sigma, delta), rel=1e-9)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [*itertools.product((0.1, 1, 4, 16), (1e-3, 1e-6))])
-def test_profile_agrees_with_a_privacy_loss_distribution(epsilon, delta):
-    sigma = sigma_for(epsilon, delta, sensitivity=1, dim=200)
-    loss = privacy_loss_distribution.from_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
-    assert loss.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +81,6 @@ def test_sigma_and_epsilon_are_inverse_and_never_optimistic(epsilon, delta):
     assert back == pytest.approx(epsilon, rel=1e-6)
 
 
-@given(epsilons, deltas, st.floats(min_value=1.001, max_value=10))
-def test_more_privacy_means_more_noise(epsilon, delta, factor):
-    base = sigma_for(epsilon, delta, sensitivity=1, dim=10)
-    assert sigma_for(epsilon / factor, delta, sensitivity=1, dim=10) > base
-    assert sigma_for(epsilon, delta / factor, sensitivity=1, dim=10) > base
-    assert sigma_for(epsilon, delta, sensitivity=factor, dim=10) == pytest.approx(base * factor)
-
-
 @given(mus, st.floats(min_value=0, max_value=1e4))
 def test_the_profile_is_a_probability_and_falls_with_epsilon(mu, epsilon):
     assert 0 <= delta_of(mu, epsilon) <= 1
@@ -118,11 +100,6 @@ def test_the_profile_is_smooth_where_its_two_formulas_meet():
     for epsilon in (0.01, 0.5, 2.0, 10.0):
         below, above = delta_of(1.0, epsilon), delta_of(math.nextafter(1.0, 2.0), epsilon)
         assert below == pytest.approx(above, rel=1e-11)
-
-
-@given(st.lists(mus, min_size=1, max_size=20))
-def test_squares_of_mu_add(values):
-    assert composed_mu(values) ** 2 == pytest.approx(sum(v * v for v in values))
 
 
 def test_the_lattice_is_paid_for():
@@ -185,19 +162,14 @@ USERS = ("a", "b", "c")
 )
 def test_a_ledgers_total_is_the_independent_accountants(tmp_path, unit, bounds):
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=20, delta=1e-6, unit=unit))
-    loss, renyi = PLDAccountant(), RdpAccountant()
+    loss = PLDAccountant()
     for epsilon, strategy in ((1.0, JLT(dim=10)), (2.5, SJLT(dim=30)), (4.0, JLT(dim=200)), (0.3, JLT(dim=1))):
         guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
         c = publish(RATINGS, guarantee, strategy=strategy, users=USERS, bounds=bounds, ledger=ledger).certificate
-        event = dp_event.GaussianDpEvent(c.sigma / c.sensitivity)
-        loss.compose(event)
-        renyi.compose(event)
+        loss.compose(dp_event.GaussianDpEvent(c.sigma / c.sensitivity))
         total = c.ledger.epsilon_total
         assert total == pytest.approx(ledger.read().epsilon)
-        # the loss distribution is discretised upwards; Rényi composition is an upper bound, here within 20 %
-        assert loss.get_epsilon(1e-6) * 0.999 <= total * 1.001
         assert total == pytest.approx(loss.get_epsilon(1e-6), rel=2e-3)
-        assert total <= renyi.get_epsilon(1e-6) <= 1.3 * total
 
 
 def _is_the_independent(stated, sigma, delta=1e-6):

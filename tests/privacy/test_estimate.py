@@ -1,6 +1,5 @@
-"""The guess of a dry run at time and memory: it grows with the sizes, and it is right within a factor of a few."""
+"""The guess of a dry run at time and memory: both grow with the sizes, and memory is right within a few times."""
 
-import time
 import tracemalloc
 
 import numpy as np
@@ -25,17 +24,14 @@ RATINGS = _ratings(12_000, 6_000, 200_000)
 
 
 @pytest.mark.parametrize("strategy", [JLT(dim=100), SJLT(dim=100), Spectral(dim=8)], ids=lambda one: one.name)
-def test_memory_and_processor_time_are_about_right(strategy):
+def test_memory_is_about_right(strategy):
+    """Time, which depends on the machine, is measured by ``benchmarks/publish.py``."""
     work = dry_run(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users).work
-    began = time.process_time()
-    publish(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users)
-    spent = time.process_time() - began
     tracemalloc.start()
     publish(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak / 1.5 < work.memory < 4 * peak
-    assert spent / 8 < work.processor_seconds < 8 * spent
     assert work.processor_seconds * 0.3 < work.seconds <= work.processor_seconds
 
 

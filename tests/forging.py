@@ -21,7 +21,7 @@ def reseal(
         change(content)
     content.update(fields)
     if rewrite_readme:
-        with suppress(ValueError):  # no README fits what cannot be a certificate
+        with suppress(ValueError, TypeError, ArithmeticError):  # no README fits what cannot be a certificate
             (folder / "README.md").write_text(readme(Certificate.model_validate(content)))
     if "files" not in fields:
         names = content["files"]

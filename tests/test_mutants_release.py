@@ -8,7 +8,7 @@ from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release.certificate import rounded_up
 from pricdr.release.checks import check_ledger, check_matrix
-from pricdr.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
+from pricdr.signing import create_keys, read_public_key
 from pricdr.strategies import JLT, Features, Spectral
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
@@ -48,13 +48,6 @@ def test_as_many_short_rows_as_chance_allows_pass():
     short = 0.6 * certificate.sigma * np.concatenate([signs, -signs])[:, None]
     on_the_grid = np.rint(short / certificate.grid) * certificate.grid
     check_matrix(on_the_grid.astype(np.float32), certificate)
-
-
-def test_a_signature_is_good_or_it_is_not(tmp_path):
-    private, public = create_keys(tmp_path / "key")
-    signature = sign(read_private_key(private), b"message")
-    assert is_signed_by(read_public_key(public), b"message", signature) is True
-    assert is_signed_by(read_public_key(public), b"another", signature) is False
 
 
 def test_a_key_file_longer_than_any_key_is_refused(tmp_path):

@@ -45,7 +45,7 @@ def notice_of(made, **changes):
     return Notice(**{**content, "signed_by": release.certificate.signed_by, **changes})
 
 
-def test_a_notice_takes_one_release_back_and_no_other(made, notices):
+def test_a_notice_takes_one_release_back_whatever_its_file_is_called_and_no_other(made, notices, tmp_path):
     before = {path.name: path.read_bytes() for path in (made / "one").iterdir()}
     with pytest.raises(VerificationError, match=r'was revoked on \d{4}-\d\d-\d\d by .*: "wrong user list"'):
         verify(made / "one", revocations=notices)
@@ -56,25 +56,23 @@ def test_a_notice_takes_one_release_back_and_no_other(made, notices):
     assert {path.name: path.read_bytes() for path in (made / "one").iterdir()} == before
     (file,) = notices.iterdir()
     assert file.name == f"{verify(made / 'one').sha256()}.revocation"
-
-
-def test_the_name_of_its_file_means_nothing(made, notices):
-    (file,) = notices.iterdir()
     file.rename(notices / "renamed.revocation")
-    with pytest.raises(VerificationError, match="was revoked"):
-        verify(made / "one", revocations=notices)
-
-
-def test_the_same_matrix_signed_again_is_the_same_release(made, notices, tmp_path):
     again = verify(made / "one").save(tmp_path / "again", signing_key=made / "key")
     with pytest.raises(VerificationError, match="was revoked"):
         verify(again, revocations=notices)
 
 
-def test_a_release_that_lost_its_signature_draws_a_warning(made, notices, tmp_path):
+def test_a_notice_by_another_key_than_the_release_s_draws_a_warning(made, notices, tmp_path):
     stripped = verify(made / "one").save(tmp_path / "stripped")
     with pytest.warns(UserWarning, match="names this release and was ignored: another key signed it"):
         assert verify(stripped, revocations=notices).verified
+    # A stranger's notice about the signed one is ignored in the same words.
+    (tmp_path / "x.revocation").write_bytes(
+        notice_of(made, signed_by=public_text(STRANGER.public_key())).signed(STRANGER)
+    )
+    read = require_not_revoked(verify(made / "one"), tmp_path)
+    assert read.count == 1
+    assert read.remarks == ("x.revocation names this release and was ignored: another key signed it",)
 
 
 def test_only_the_key_that_signed_can_revoke(made, tmp_path):
@@ -86,14 +84,6 @@ def test_only_the_key_that_signed_can_revoke(made, tmp_path):
     with pytest.raises(InputError, match="unsigned is not signed"):
         revoke(made / "unsigned", key=made / "key", reason="because", out=out)
     assert not out.exists()
-
-
-def test_a_stranger_s_notice_is_ignored_and_warned_of(made, tmp_path):
-    forged = notice_of(made, signed_by=public_text(STRANGER.public_key())).signed(STRANGER)
-    (tmp_path / "x.revocation").write_bytes(forged)
-    read = require_not_revoked(verify(made / "one"), tmp_path)
-    assert read.count == 1
-    assert read.remarks == ("x.revocation names this release and was ignored: another key signed it",)
 
 
 def test_a_notice_is_never_put_inside_a_release(made, tmp_path):
@@ -138,6 +128,7 @@ def test_no_notice_is_a_certificate(made):
     key = read_private_key(made / "key")
     message = notice_of(made).message()
     assert message.startswith(b"pricdr revocation notice 1\n")
+    assert verify(made / "one").certificate.to_bytes()[:1] == b"{", "their first bytes differ, whatever they say"
     with pytest.raises(VerificationError, match="not JSON"):
         Certificate.from_bytes(message)
     # Nor does its body, taken alone, have a signature: what was signed begins with the first line.
@@ -145,12 +136,6 @@ def test_no_notice_is_a_certificate(made):
     signature = raw.split(b"\n")[-2] + b"\n"
     assert is_signed_by(key.public_key(), message, signature)
     assert not is_signed_by(key.public_key(), message.removeprefix(FIRST_LINE), signature)
-
-
-def test_a_certificate_begins_otherwise_than_a_notice_whatever_it_says(made):
-    """The two sets of signed messages are disjoint: by their first byte."""
-    assert verify(made / "one").certificate.to_bytes()[:1] == b"{"
-    assert FIRST_LINE[:1] != b"{"
 
 
 # Whatever lies in the folder
@@ -195,27 +180,16 @@ def hostile(made):
     }
 
 
-HOSTILE = [
-    *("nothing", "first line alone", "junk", "deep", "a list", "no end of line", "one more", "windows", "compact"),
-    *("a key twice", "another version", "version true", "a huge number", "a field more", "control characters"),
-    *("reversed text", "a lone surrogate", "no day", "no hash", "no key", "changed", "unsigned", "too large"),
-]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_malformed_notice_revokes_nothing_and_is_warned_of(made, tmp_path, name):
+def test_a_malformed_notice_revokes_nothing_and_is_warned_of(made, tmp_path):
     """Most of these are signed by the right key: only a notice in its one spelling counts."""
-    (tmp_path / "x.revocation").write_bytes(hostile(made)[name])
-    read = require_not_revoked(verify(made / "one"), tmp_path)
-    assert read.count == 0
-    (remark,) = read.remarks
-    assert remark.startswith("x.revocation is no notice and was ignored: ")
-    assert remark.isprintable()
-    assert len(remark) < 300
-
-
-def test_the_list_of_hostile_notices_is_complete(made):
-    assert set(hostile(made)) == set(HOSTILE)
+    for name, content in hostile(made).items():
+        (tmp_path / "x.revocation").write_bytes(content)
+        read = require_not_revoked(verify(made / "one"), tmp_path)
+        assert read.count == 0, name
+        (remark,) = read.remarks
+        assert remark.startswith("x.revocation is no notice and was ignored: "), name
+        assert remark.isprintable(), name
+        assert len(remark) < 300, name
 
 
 def test_links_pipes_and_folders_are_not_followed(made, notices, tmp_path):
@@ -272,9 +246,8 @@ def test_a_folder_that_is_not_there_is_named(made, tmp_path):
         verify(made / "one", revocations=made / "key")
 
 
-@pytest.mark.parametrize("at", range(0, 440, 7))
-def test_a_changed_byte_anywhere_is_noticed(made, at):
-    raw = bytearray(notice_of(made).signed(read_private_key(made / "key")))
-    raw[at % len(raw)] ^= 1
-    with pytest.raises(VerificationError):
-        Notice.from_bytes(bytes(raw))
+def test_a_changed_byte_anywhere_is_noticed(made):
+    raw = notice_of(made).signed(read_private_key(made / "key"))
+    for at in range(len(raw)):
+        with pytest.raises(VerificationError):
+            Notice.from_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])

@@ -47,14 +47,9 @@ def test_a_new_pair_signs_and_verifies(tmp_path, name):
     private, public = create_keys(tmp_path / name)
     assert (private, public) == (tmp_path / name, tmp_path / f"{name}.pub")
     signature = sign(read_private_key(private), MESSAGE)
-    assert is_signed_by(read_public_key(public), MESSAGE, signature)
-
-
-def test_every_pair_is_new(tmp_path):
-    pairs = [create_keys(tmp_path / name) for name in "ab"]
-    assert pairs[0][0].read_bytes() != pairs[1][0].read_bytes()
-    signature = sign(read_private_key(pairs[0][0]), MESSAGE)
-    assert not is_signed_by(read_public_key(pairs[1][1]), MESSAGE, signature)
+    assert is_signed_by(read_public_key(public), MESSAGE, signature) is True
+    _, another = create_keys(tmp_path / "another")
+    assert is_signed_by(read_public_key(another), MESSAGE, signature) is False
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
@@ -89,21 +84,6 @@ def test_half_a_pair_is_never_left(tmp_path, monkeypatch, error):
     with pytest.raises(type(error)):
         create_keys(tmp_path / "key")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_name_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("", ".", tmp_path):
-        with pytest.raises(OutputError, match="exists already"):
-            create_keys(name)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_signature_is_one_line_of_base64(tmp_path):
-    assert SIGNATURE.endswith(b"\n")
-    assert SIGNATURE.count(b"\n") == 1
-    assert len(base64.b64decode(SIGNATURE, validate=False)) == 64
-    assert sign(KEY, MESSAGE) == SIGNATURE, "Ed25519 is deterministic"
 
 
 def test_a_known_signature_still_verifies():
@@ -181,6 +161,10 @@ def test_keys_written_by_openssl_tools_are_read(tmp_path):
     (tmp_path / "key").chmod(0o600)
     (tmp_path / "pub").write_bytes(public_pem(KEY))
     assert read_private_key(tmp_path / "key").private_bytes_raw() == bytes(range(32))
+    with pytest.raises(InputError, match="no usable private key"):
+        read_private_key(tmp_path / "pub")
+    with pytest.raises(InputError, match="no usable public key"):
+        read_public_key(tmp_path / "key")
     assert public_text(read_public_key(tmp_path / "pub")) == public_text(KEY.public_key())
 
 
@@ -211,24 +195,18 @@ def test_keys_of_another_kind_are_refused(tmp_path, kind):
         b"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
         private_pem(KEY)[:60],
         private_pem(KEY, BestAvailableEncryption(b"password")),
+        private_pem(KEY).replace(b"BEGIN", b"BEGAN"),
     ],
-    ids=["empty", "junk", "binary", "hollow", "half", "encrypted"],
+    ids=["empty", "junk", "binary", "hollow", "half", "encrypted", "misspelt"],
 )
 def test_a_file_that_holds_no_usable_key_is_refused(tmp_path, content):
     file = tmp_path / "the key"
     file.write_bytes(content)
-    with pytest.raises(InputError, match="the key holds no usable private key"):
+    with pytest.raises(InputError, match="the key holds no usable private key") as caught:
         read_private_key(file)
+    assert private_pem(KEY).splitlines()[1].decode() not in str(caught.value), "no message shows a key"
     with pytest.raises(InputError, match="the key holds no usable public key"):
         read_public_key(file)
-
-
-def test_private_and_public_keys_are_not_confused(tmp_path):
-    private, public = create_keys(tmp_path / "key")
-    with pytest.raises(InputError, match="no usable private key"):
-        read_private_key(public)
-    with pytest.raises(InputError, match="no usable public key"):
-        read_public_key(private)
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o644, 0o666, 0o700, 0o400], ids=oct)
@@ -261,12 +239,3 @@ def test_a_key_that_is_not_there_is_named(tmp_path):
             reader(tmp_path / "nowhere")
         with pytest.raises(InputError, match="Is a directory"):
             reader(tmp_path)
-
-
-def test_errors_about_a_key_never_show_it(tmp_path):
-    content = private_pem(KEY).replace(b"BEGIN", b"BEGAN")
-    (tmp_path / "key").write_bytes(content)
-    with pytest.raises(InputError) as caught:
-        read_private_key(tmp_path / "key")
-    body = content.splitlines()[1].decode()
-    assert body not in f"{caught.value!r}"

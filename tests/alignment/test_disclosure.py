@@ -1,8 +1,6 @@
 """Being listed is a disclosure: a release says that its users came from ``align``, what that revealed, but no sizes."""
 
-import hashlib
 import json
-from contextlib import suppress
 
 import pytest
 from pydantic import ValidationError
@@ -12,11 +10,11 @@ from pricdr._publish import dry_run
 from pricdr.alignment.messages import AlignmentRecord, WhoLearns
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.release.certificate import Certificate, seal
 from pricdr.release.inspection import Inspection, render_inspection
 from pricdr.release.readme import readme
 from pricdr.strategies import JLT
 from tests.alignment.records import SESSION, record_of
+from tests.forging import reseal
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 USERS = ("a", "b", "c")
@@ -27,17 +25,6 @@ TITLE = "Where the user list came from"
 
 def published(**options):
     return publish(RATINGS, PROMISE, strategy=JLT(dim=2), **{"users": USERS, "alignment": record_of(USERS), **options})
-
-
-def reseal(folder, change):
-    """Change a release as a careful forger would: README, hashes and digest all match."""
-    content = json.loads((folder / "certificate.json").read_text())
-    del content["digest"]
-    change(content)
-    with suppress(ValueError):
-        (folder / "README.md").write_text(readme(Certificate.model_validate(content)))
-    content["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content["files"]}
-    (folder / "certificate.json").write_bytes(seal(content))
 
 
 def test_certificate_readme_and_inspection_state_the_alignment(tmp_path):
@@ -131,6 +118,6 @@ def test_a_dry_run_states_and_refuses_the_same():
 )
 def test_a_forged_statement_does_not_verify(tmp_path, change, why):
     folder = published().save(tmp_path / "r")
-    reseal(folder, change)
+    reseal(folder, change, rewrite_readme=True)
     with pytest.raises(VerificationError, match=why):
         verify(folder)

@@ -13,9 +13,9 @@ from pricdr.experiments.spec import read_search, read_specs
 from pricdr.models import FittedModel, Popularity
 from pricdr.models.catalogue import METHODS, method_class
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.release.certificate import seal
 from pricdr.strategies import JLT
 from tests.extensions.packages import BUCKETS, NEIGHBOURS
+from tests.forging import reseal
 
 MARK = 'import pathlib\npathlib.Path(__file__).with_name("imported").touch()\n'
 NAMES = ["evil:Buckets", "evil:Neighbours", "evil", "evil.Buckets", "os:system", "evil:Buckets\n", "EVIL", "../evil"]
@@ -38,10 +38,7 @@ def test_a_certificate_imports_nothing(evil, tmp_path, name, capsys):
     folder = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=4), users=["a", "b"]).save(
         tmp_path / "release"
     )
-    content = json.loads((folder / "certificate.json").read_text())
-    del content["digest"]
-    content["strategy"]["name"] = name
-    (folder / "certificate.json").write_bytes(seal(content))
+    reseal(folder, lambda content: content["strategy"].update(name=name))
     with pytest.raises(VerificationError, match=r"strategy\.name|is not one this software knows"):
         verify(folder)
     for command in ("verify", "inspect", "audit"):

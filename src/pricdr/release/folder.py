@@ -14,11 +14,11 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -127,9 +127,11 @@ class Release:
         from pricdr.signing import public_text, read_private_key, sign
 
         key = read_private_key(signing_key) if isinstance(signing_key, str | os.PathLike) else signing_key
-        with _opened_to_write(staging / MATRIX) as file:
+        # Written into the room that was reserved for it; what is left over is freed.
+        with os.fdopen(os.open(staging / MATRIX, os.O_RDWR | os.O_CREAT, 0o666), "wb") as file:
             file.write(_header(*self.matrix.shape))
             file.writelines(part.data for part in row_chunks(self.matrix))
+            file.truncate()
         (staging / USERS).write_bytes(id_lines(self.users))
         (staging / README).write_text(readme(self.certificate), encoding="utf-8")
         stated = self.certificate.model_copy(
@@ -166,10 +168,9 @@ class Release:
         """
         if not allow_unverified:
             return verify(folder, public_key=public_key, revocations=revocations)
-        if public_key is not None:  # else a caller who pins a key would believe that it was asked for
-            raise ParameterError("allow_unverified checks no signature: give it or public_key, not both")
-        if revocations is not None:
-            raise ParameterError("allow_unverified checks no notices: give it or revocations, not both")
+        if public_key is not None or revocations is not None:  # else a caller would believe that they were asked for
+            named = "public_key" if public_key is not None else "revocations"
+            raise ParameterError(f"allow_unverified checks nothing: give it or {named}, not both")
         with _opened(folder) as opened:
             certificate, _ = _read_certificate(opened)
             return _read_rows(opened, certificate, verified=False)
@@ -256,15 +257,6 @@ def reserve(staging: Path, users: Ids, dim: int) -> None:
     with (staging / MATRIX).open("wb") as file:
         if hasattr(os, "posix_fallocate"):  # not on macOS, which has the check above alone
             os.posix_fallocate(file.fileno(), 0, need)
-
-
-@contextmanager
-def _opened_to_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to write from its beginning, into the room that was reserved for it; what is left over is freed."""
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "wb") as file:
-        yield file
-        file.flush()
-        os.ftruncate(file.fileno(), os.lseek(file.fileno(), 0, os.SEEK_CUR))
 
 
 def _sha256(path: Path) -> str:

@@ -10,10 +10,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pricdr import __version__
-from pricdr.alignment.messages import AlignmentRecord, require_list
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
@@ -56,6 +55,9 @@ from pricdr.release.certificate import (
 )
 from pricdr.release.certify import bounds_statement, issue, ledger_statement
 from pricdr.release.readme import cautions
+
+if TYPE_CHECKING:
+    from pricdr.alignment.messages import AlignmentRecord
 
 _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
@@ -122,7 +124,7 @@ def publish(
     *,
     strategy: Strategy | str = _DEFAULT_STRATEGY,
     users: IdsLike | None = None,
-    alignment: AlignmentRecord | None = None,
+    alignment: "AlignmentRecord | None" = None,
     items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
@@ -235,7 +237,7 @@ def prepare(
     *,
     strategy: Strategy | str = _DEFAULT_STRATEGY,
     users: IdsLike | None = None,
-    alignment: AlignmentRecord | None = None,
+    alignment: "AlignmentRecord | None" = None,
     items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
@@ -389,12 +391,14 @@ def _known(strategy: Strategy | str) -> Strategy:
     return strategy
 
 
-def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> AlignmentStatement | None:
+def _alignment_statement(record: "AlignmentRecord | None", users: Ids | None) -> AlignmentStatement | None:
     """Return what the certificate says of an exchange that found the user list: what it was, and no size."""
     if record is None:
         return None
     if users is None:
         raise ParameterError("alignment is the record of a user list: give users too")
+    from pricdr.alignment.messages import require_list  # few releases have one
+
     require_list(record, users)
     return AlignmentStatement(
         session=record.session,

@@ -72,14 +72,14 @@ MANY = ",".join(f"f{at}" for at in range(4097))
 REFUSED = {
     "no item column": ("i.csv", "id,x\na,1\n", ["a column called item", "id, x"]),
     "only items": ("i.csv", "item\na\n", ["numeric columns beside item", "tags"]),
-    "text": ("i.csv", "item,x,genre\na,1,war\n", ["'genre'", "a number in every row"]),
-    "text in one row": ("i.csv", "item,x\na,1\nb,many\n", ["'x'", "a number in every row"]),
-    "tags and numbers": ("i.csv", "item,tags,x\na,war,1\n", ["'tags'", "be the only one"]),
+    "text": ("i.csv", "item,x,genre\na,1,war\n", ["'genre'", "number is needed in every row"]),
+    "text in one row": ("i.csv", "item,x\na,1\nb,many\n", ["'x'", "number is needed in every"]),
+    "tags and numbers": ("i.csv", "item,tags,x\na,war,1\n", ["'tags'", "be the only column"]),
     "null number": ("i.csv", "item,x\na,1\nb,\n", ["row 2", "'x' is empty"]),
     "null item": ("i.csv", "item,x\na,1\n,2\n", ["row 2", "names its item"]),
     "quoted empty item": ("i.csv", 'item,x\na,1\n"",2\n', ["row 2", "names its item"]),
-    "nan": ("i.csv", "item,x\na,NaN\n", ["row 1", "'x' holds nan", "finite"]),
-    "inf": ("i.csv", "item,x\na,1\nb,inf\n", ["row 2", "'x' holds inf", "finite"]),
+    "nan": ("i.csv", "item,x\na,NaN\n", ["row 1", "'x' holds 'NaN'", "finite"]),
+    "inf": ("i.csv", "item,x\na,1\nb,inf\n", ["row 2", "'x' holds 'inf'", "finite"]),
     "huge": ("i.csv", "item,x\na,1e200\n", ["below 1e100"]),
     "duplicate items": ("i.csv", "item,x\na,1\nb,2\na,3\n", ["row 3", "'a' has a row already"]),
     "duplicate columns": ("i.csv", "item,x,x\na,1,2\n", ["'x' more than once"]),
@@ -101,9 +101,9 @@ REFUSED = {
         pl.DataFrame({"item": ["a"], "tags": [["war"]]}),
         ["separated by bars", "VARCHAR[]"],
     ),
-    "parquet bytes": ("i.parquet", pl.DataFrame({"item": [b"a"], "x": [1]}), ["column item", "BLOB"]),
-    "parquet fractions": ("i.parquet", pl.DataFrame({"item": [1.5], "x": [1]}), ["column item", "DOUBLE"]),
-    "parquet flags": ("i.parquet", pl.DataFrame({"item": ["a"], "x": [True]}), ["'x'", "a number in every row"]),
+    "parquet bytes": ("i.parquet", pl.DataFrame({"item": [b"a"], "x": [1]}), ["column 'item'", "BLOB"]),
+    "parquet fractions": ("i.parquet", pl.DataFrame({"item": [1.5], "x": [1]}), ["column 'item'", "DOUBLE"]),
+    "parquet flags": ("i.parquet", pl.DataFrame({"item": ["a"], "x": [True]}), ["'x'", "number is needed in every"]),
 }
 
 

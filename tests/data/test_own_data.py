@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import read_ratings
+from pricdr.data.ratings import stars_caution
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
@@ -205,12 +206,11 @@ def test_what_is_left_of_junk_is_what_can_be_read(tmp_path_factory, content):
 
 def test_stars_are_recognised(write):
     def stars(*values, header="user,item,rating"):
-        return read(write("r.csv", header + "\n" + "".join(f"a,i{n},{v}\n" for n, v in enumerate(values)))).stars
+        reading = read(write("r.csv", header + "\n" + "".join(f"a,i{n},{v}\n" for n, v in enumerate(values))))
+        return stars_caution(reading.ratings, reading.rating_range, half_steps=reading.half_steps)
 
-    assert stars(1, 3.5, 5) == (1, 5)
-    assert stars(0, 1) == (0, 1)
-    assert stars(5, 5) is None
-    assert stars(1, 250) is None
-    assert stars(0.123, 4) is None
-    assert stars(-1, 1) is None
+    assert "ratings from 1 to 5 look like stars" in stars(1, 3.5, 5)
+    assert "ratings from 0 to 1" in stars(0, 1)
+    for values in ((5, 5), (0, 0), (4, 5), (1, 250), (0.123, 4), (-1, 1)):
+        assert stars(*values) is None
     assert stars(1, 2, header="user,item,plays") is None

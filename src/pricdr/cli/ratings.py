@@ -138,7 +138,7 @@ def require_one_stream(*paths: RatingsInput | None) -> None:
 
 def warn_of_stars(reading: "Reading[Any]") -> None:
     """Warn where ratings look like stars and, without a threshold, all of them count as likes."""
-    from pricdr.data.reading.read import stars_caution
+    from pricdr.data.ratings import stars_caution
 
-    if text := stars_caution(reading.ratings, reading.stars):
+    if text := stars_caution(reading.ratings, reading.rating_range, half_steps=reading.half_steps):
         warn(text)

@@ -1,9 +1,9 @@
 """``ItemFeatures``: what the public knows about items, as numbers, kept apart from any ratings; and reading it."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any, Final
 
 import numpy as np
@@ -11,19 +11,23 @@ import numpy.typing as npt
 
 from pricdr.arrays import Float64Array
 from pricdr.data.ratings import Ids
-from pricdr.data.reading.formats import CSV, INTEGERS, TSV, broken_parquet, escaped, literal
-from pricdr.data.reading.read import connected
-from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
-from pricdr.data.tables import read_delimited
-from pricdr.data.workspace import Workspace
+from pricdr.data.reading.formats import CSV, INTEGERS, TSV
+from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.data.tables import opened_parquet, read_delimited
 from pricdr.errors import InputError
-from pricdr.memory import memory_limit
 
 TAGS: Final = "tags"
 """The name of a column of tags, which are separated by bars: ``war|history``."""
 MAX_COLUMNS: Final = 4096
 _DIALECTS: Final = {".csv": CSV, ".tsv": TSV}
+_ITEM: Final = "item"
 _NUMBERS: Final = (*INTEGERS, "FLOAT", "DOUBLE")
+_NUMBER_RULE: Final = f"a finite number is needed in every row (or be the only column, {TAGS})"
+_KINDS: Final = {
+    _ITEM: ((*INTEGERS, "VARCHAR", "ENUM"), "ids must be text or whole numbers"),
+    TAGS: (("VARCHAR", "ENUM", '"NULL"'), "tags must be text, separated by bars"),
+}
+"""The types in Parquet of the columns that are no numbers, and the rule."""
 _LARGEST: Final = 1e100
 _ROUNDING: Final = 1e-12
 """Of the largest number: a row that is nearer to the mean than this differs from it by rounding alone."""
@@ -104,24 +108,26 @@ def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
     The others are numbers, or there is one called ``tags``: text, tags separated by ``|``.
     """
     file = Path(path)
-    columns = _columns(file)
-    if "item" not in columns:
+    kind = next((suffix for suffix in reversed(file.suffixes) if suffix != ".gz"), "").lower()
+    if kind == ".parquet":
+        columns = _parquet_columns(file)
+    elif kind in _DIALECTS:
+        columns = read_delimited(file, _DIALECTS[kind], "item features")
+    else:
+        raise refusal(file, "item features are read from .csv, .tsv (also .gz) or .parquet")
+    if _ITEM not in columns:
         names = shorten(", ".join(columns), 100)
-        raise refusal(file, f"item features need a column called item, found {names}")
-    items = _items(file, columns.pop("item"))
+        raise refusal(file, f"item features need a column called {_ITEM}, found {names}")
+    items = _items(file, columns.pop(_ITEM))
     if not columns:
-        raise refusal(file, f"item features need numeric columns beside item, or one called {TAGS}")
-    if len(columns) > MAX_COLUMNS:
-        raise refusal(file, f"item features can have at most {MAX_COLUMNS:,} columns, got {len(columns):,}")
+        raise refusal(file, f"item features need numeric columns beside {_ITEM}, or one called {TAGS}")
+    numbers = [] if list(columns) == [TAGS] else [_numbers(file, name, values) for name, values in columns.items()]
     try:
-        if list(columns) == [TAGS]:
-            tags = [[tag.strip() for tag in (text or "").split("|") if tag.strip()] for text in columns[TAGS]]
-            return ItemFeatures.of_tags(items, list(map(tuple, tags)))
-        numbers = [_numbers(file, name, values) for name, values in columns.items()]
-        return ItemFeatures(items, np.column_stack(numbers))
+        if numbers:
+            return ItemFeatures(items, np.column_stack(numbers))
+        tags = [tuple(filter(None, map(str.strip, (text or "").split("|")))) for text in columns[TAGS]]
+        return ItemFeatures.of_tags(items, tags)
     except InputError as error:
-        if str(error).startswith(str(file)):
-            raise
         raise refusal(file, str(error)) from error
 
 
@@ -133,71 +139,33 @@ def _items(file: Path, names: list[Any]) -> Ids:
         if name is None or name == "":
             raise refusal(file, f"row {row}: every row of item features names its item")
         # Two rows of one item could contradict each other, and none would be the right one.
-        if rows.setdefault(name, row) != row:
+        if rows.setdefault(str(name), row) != row:
             raise refusal(file, f"row {row}: item {shorten(name)} has a row already")
     return tuple(rows)
 
 
 def _numbers(file: Path, column: str, values: list[Any]) -> npt.NDArray[np.float64]:
-    name, numbers = shorten(column), np.empty(len(values))
+    numbers = np.empty(len(values))
     for row, value in enumerate(values):
-        if value is None or value == "":
-            raise refusal(file, f"row {row + 1}: column {name} is empty, a number is needed in every row")
         try:
-            numbers[row] = float(value)
-        except ValueError as error:
-            rule = f"a number in every row (or be the only one, {TAGS})"
-            raise refusal(file, f"row {row + 1}: column {name} must hold {rule}, not {shorten(value)}") from error
-        if not np.isfinite(numbers[row]):
-            raise refusal(file, f"row {row + 1}: column {name} holds {numbers[row]}, a finite number is needed")
+            numbers[row] = math.nan if value is None or value == "" else float(value)
+        except ValueError:
+            numbers[row] = math.nan
+        if not math.isfinite(numbers[row]):
+            shown = "is empty" if value is None or value == "" else f"holds {shorten(value)}"
+            raise refusal(file, f"row {row + 1}: column {shorten(column)} {shown}; {_NUMBER_RULE}")
     return numbers
 
 
-def _columns(file: Path) -> dict[str, list[Any]]:
-    """Return the columns of a file by their names: text, or numbers where the file has types."""
-    suffixes = [suffix for suffix in file.suffixes if suffix != ".gz"]
-    kind = suffixes[-1].lower() if suffixes else ""
-    if kind == ".parquet":
-        return _parquet_columns(file)
-    if kind in _DIALECTS:
-        return read_delimited(file, _DIALECTS[kind], "item features")
-    raise refusal(file, "item features are read from .csv, .tsv (also .gz) or .parquet")
-
-
 def _parquet_columns(file: Path) -> dict[str, list[Any]]:
-    import duckdb
-
-    with explaining_os_errors(file), file.open("rb"):
-        pass
-    relation = f"read_parquet([{literal(escaped(file))}], hive_partitioning = false)"
-    with Workspace.opened(Path(gettempdir())) as workspace, connected(workspace, [file], memory_limit()) as connection:
-        try:
-            described = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
-        except duckdb.Error:
-            raise broken_parquet(file) from None
+    """Return the columns of a Parquet file by their names: text, or numbers."""
+    with opened_parquet(file) as (connection, relation):
+        described = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         if len(described) > MAX_COLUMNS + 1:
             raise refusal(file, f"item features can have at most {MAX_COLUMNS:,} columns, got {len(described) - 1:,}")
         for name, kind, *_ in described:
-            _require_kind(file, name, kind)
-        wanted = ", ".join(
-            f"c{at}" if kind in _NUMBERS and name != "item" else f"c{at}::VARCHAR AS c{at}"
-            for at, (name, kind, *_) in enumerate(described)
-        )
-        names = ", ".join(f"c{at}" for at in range(len(described)))
-        try:
-            rows = connection.execute(f"SELECT {wanted} FROM {relation} AS given({names})").fetchall()
-        except duckdb.Error:
-            raise broken_parquet(file) from None
+            accepted, rule = _KINDS.get(name, (_NUMBERS, _NUMBER_RULE))
+            if kind.partition("(")[0] not in accepted:
+                raise refusal(file, f"column {shorten(name)} holds {kind}; {rule}")
+        rows = connection.execute(f"SELECT * FROM {relation}").fetchall()
     return {name: [row[at] for row in rows] for at, (name, *_) in enumerate(described)}
-
-
-def _require_kind(file: Path, name: str, kind: str) -> None:
-    text = kind == "VARCHAR" or kind.startswith("ENUM")
-    if name == "item":
-        if not text and kind not in INTEGERS:
-            raise refusal(file, f"column item must hold ids, text or whole numbers, not {kind}")
-    elif name == TAGS:
-        if not text and kind != '"NULL"':
-            raise refusal(file, f"column {TAGS} must be text, tags separated by bars, not {kind}")
-    elif kind not in _NUMBERS:
-        raise refusal(file, f"column {shorten(name)} must hold a number in every row (or be the only one, {TAGS})")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.arrays import IntArray
 from pricdr.data.csr import RatingMatrix, as_csr, csr_of_cells, kept_entries, moved_entries, row_counts, with_values
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import IdsLike as IdsLike
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from pricdr.data.blocks import Convert, InMemory
+    from pricdr.data.blocks import Convert, InMemory, RatingsSource
     from pricdr.data.tables import Library
 
 # Names, not types: ratings do not need any of these libraries.
@@ -28,6 +27,7 @@ RatingsLike: TypeAlias = Union["Ratings", "pl.DataFrame", "pl.LazyFrame", "pd.Da
 """Anything accepted as ratings; other tables with the Arrow PyCapsule interface work too."""
 MAX_FILTER_LENGTH: Final = 400
 """The most characters in the description of a filter; those of ``prepare`` and ``split`` together take 300."""
+_MAX_STARS: Final = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +212,9 @@ class Ratings:
         items = self.items if items is None else items
         if users == self.users and items == self.items:
             return self
-        new_row, new_column = _new_positions(self.users, users), _new_positions(self.items, items)
+        row_of, column_of = position_of(users), position_of(items)
+        new_row = np.array([row_of.get(name, -1) for name in self.users], dtype=np.int64)
+        new_column = np.array([column_of.get(name, -1) for name in self.items], dtype=np.int64)
         matrix = moved_entries(self.matrix, new_row, new_column, (len(users), len(items)))
         return replace(self, matrix=matrix, users=users, items=items)
 
@@ -254,6 +256,23 @@ class Ratings:
         return replace(self, filtered_by=filtered_by)
 
 
+def stars_caution(
+    ratings: "RatingsSource", rating_range: tuple[float, float] | None, *, half_steps: bool
+) -> str | None:
+    """Return a warning where ratings look like stars and, without a threshold, all of them count as likes.
+
+    Not where ``prepare`` filtered them, since the threshold was chosen there; nor where even the fewest stars are more
+    than half of the most, since lower ratings were then left out before.
+    """
+    if rating_range is None or not half_steps or ratings.threshold is not None or ratings.filtered_by is not None:
+        return None
+    fewest, most = rating_range
+    if not 0 <= fewest <= most / 2 < most <= _MAX_STARS:
+        return None
+    rule = "without a threshold each row counts as a like"
+    return f"ratings from {fewest:g} to {most:g} look like stars: {rule}, even one of {fewest:g}"
+
+
 def _as_numbers(values: Sequence[float] | npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     try:
         numbers = np.asarray(values, dtype=np.float64)
@@ -273,10 +292,10 @@ def _check_filter(text: str | None) -> None:
         )
 
 
-def _new_positions(old: Ids, new: Ids) -> IntArray:
-    """Return the position of each old id in the new list; −1 if it is not in it."""
-    at = {name: position for position, name in enumerate(new)}
-    if len(at) != len(new):
-        repeated = next(name for position, name in enumerate(new) if at[name] != position)
+def position_of(ids: Ids) -> dict[str, int]:
+    """Return the position of each id; refuse a list that names one twice."""
+    at = {name: position for position, name in enumerate(ids)}
+    if len(at) != len(ids):
+        repeated = next(name for position, name in enumerate(ids) if at[name] != position)
         raise InputError(f"the list names {repeated!r} more than once")
-    return np.array([at.get(name, -1) for name in old], dtype=np.int64)
+    return at

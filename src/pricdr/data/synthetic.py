@@ -7,7 +7,7 @@ match. Synthetic all the same: what helps here shows what is possible, never how
 
 import math
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -47,25 +47,18 @@ class SyntheticConfig:
 
     def __post_init__(self) -> None:
         require_count(
-            users=self.users,
-            source_items=self.source_items,
-            target_items=self.target_items,
-            tastes=self.tastes,
+            users=self.users, source_items=self.source_items, target_items=self.target_items, tastes=self.tastes
         )
         require_positive(focus=self.focus)
-        for name in ("off_taste", "own_taste"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ParameterError(f"{name} must lie between 0 and 1, got {getattr(self, name)!r}")
-        for name in ("popularity_exponent", "activity_spread"):
-            if not 0 <= getattr(self, name) <= 4:
-                raise ParameterError(f"{name} must lie between 0 and 4, got {getattr(self, name)!r}")
-        for domain, items in (("source", self.source_items), ("target", self.target_items)):
-            mean = getattr(self, f"{domain}_ratings_per_user")
-            if items < self.tastes:
-                raise ParameterError(f"{domain}_items must be at least tastes ({self.tastes}), got {items}")
-            if not 1 <= mean <= items / 4:
-                rule = f"must lie between 1 and a quarter of the items ({items / 4:g})"
-                raise ParameterError(f"{domain}_ratings_per_user {rule}, got {mean!r}")
+        for name, least, most in (
+            *((name, 0, 1) for name in ("off_taste", "own_taste")),
+            *((name, 0, 4) for name in ("popularity_exponent", "activity_spread")),
+            *((name, self.tastes, math.inf) for name in ("source_items", "target_items")),
+            ("source_ratings_per_user", 1, self.source_items / 4),
+            ("target_ratings_per_user", 1, self.target_items / 4),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ParameterError(f"{name} must lie between {least:g} and {most:g}, got {getattr(self, name)!r}")
 
 
 STRONGLY_SHARED: Final = SyntheticConfig(
@@ -104,45 +97,28 @@ def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> D
     shared = _mixes(config, tastes_rng)
     users = _names("u", config.users, 7)
     domains = (
-        (_Domain("s", config.source_items, config.source_ratings_per_user), source_rng),
-        (_Domain("t", config.target_items, config.target_ratings_per_user), target_rng),
+        ("s", config.source_items, config.source_ratings_per_user, source_rng),
+        ("t", config.target_items, config.target_ratings_per_user, target_rng),
     )
     drawn = []
-    for (domain, rng), own_rng in zip(domains, own_rngs, strict=True):
+    for (letter, n_items, mean, rng), own_rng in zip(domains, own_rngs, strict=True):
         tastes = shared
         if config.own_taste:
             tastes = (1 - config.own_taste) * shared + config.own_taste * _mixes(config, own_rng)
-        drawn.append(_draw(config, domain, tastes, users, rng))
+        main_taste = np.arange(n_items) % config.tastes
+        # A random order, so that an id says nothing about popularity.
+        chooser = _Chooser(config, tastes, main_taste, rng.permutation(n_items))
+        activity = _activity(config, mean, n_items // 2, rng)
+        rows, columns = np.divmod(_distinct_pairs(chooser, activity, n_items, rng), n_items)
+        values = _ratings(tastes, rows, main_taste[columns], rng)
+        items = _names(letter, n_items, 5)
+        drawn.append(Ratings.from_codes(rows.astype(np.int32), columns.astype(np.int32), values, users, items))
     return DomainPair(*drawn)
-
-
-class _Domain(NamedTuple):
-    letter: str
-    items: int
-    ratings_per_user: float
 
 
 def _mixes(config: SyntheticConfig, rng: np.random.Generator) -> Floats:
     """Draw a mix of tastes for every user."""
     return rng.dirichlet(np.full(config.tastes, 1 / config.focus), size=config.users)
-
-
-def _draw(
-    config: SyntheticConfig,
-    domain: _Domain,
-    tastes: Floats,
-    users: tuple[str, ...],
-    rng: np.random.Generator,
-) -> Ratings:
-    main_taste = np.arange(domain.items) % config.tastes
-    # A random order, so that an id says nothing about popularity.
-    chooser = _Chooser(config, tastes, main_taste, rng.permutation(domain.items))
-    activity = _activity(config, domain, rng)
-    pairs = _distinct_pairs(chooser, activity, domain.items, rng)
-    rows, columns = np.divmod(pairs, domain.items)
-    values = _ratings(tastes, rows, main_taste[columns], rng)
-    items = _names(domain.letter, domain.items, 5)
-    return Ratings.from_codes(rows.astype(np.int32), columns.astype(np.int32), values, users, items)
 
 
 class _Chooser:
@@ -182,14 +158,14 @@ def _search(table: Floats, at: Floats) -> IntArray:
     return np.minimum(np.searchsorted(table, at, side="right"), len(table) - 1)
 
 
-def _activity(config: SyntheticConfig, domain: _Domain, rng: np.random.Generator) -> IntArray:
+def _activity(config: SyntheticConfig, mean: float, most: int, rng: np.random.Generator) -> IntArray:
     """Draw how many ratings every user gives, with the requested mean."""
     shape = np.exp(config.activity_spread * rng.standard_normal(config.users))
-    most, scale = domain.items // 2, domain.ratings_per_user / float(shape.mean())
+    scale = mean / float(shape.mean())
     for _ in range(20):
         # Rounding and both limits move the mean: correct for what they did.
         counts = np.clip(np.rint(scale * shape), 1, most).astype(np.int64)
-        scale *= domain.ratings_per_user / float(counts.mean())
+        scale *= mean / float(counts.mean())
     return counts
 
 

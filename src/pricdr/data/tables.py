@@ -3,11 +3,12 @@
 import errno
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from pricdr.data.workspace import Workspace
 from pricdr.errors import MissingExtraError, OutputError
 from pricdr.files import new_file
 from pricdr.memory import memory_limit
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """The columns of a table by name: text as objects, numbers, truth values; in a data frame also rows of a matrix."""
@@ -130,41 +134,41 @@ def _copy(
     return int(done[0]) if done else 0
 
 
-def read_text_columns(file: Path, columns: Sequence[str]) -> list[Text]:
-    """Read text columns of a file that this software wrote, as distinct values and positions in them."""
+@contextmanager
+def opened_parquet(file: Path) -> Iterator[tuple["DuckDBPyConnection", str]]:
+    """Yield a connection, and a Parquet file as a relation in SQL; a file that turns out to be damaged is refused."""
     import duckdb
 
     with explaining_os_errors(file), file.open("rb"):
         pass
-    found = []
     with Workspace.opened(Path(gettempdir())) as workspace, connected(workspace, [file], memory_limit()) as connection:
         readable = file if has_utf8_name(file) else shutil.copyfile(file, workspace.folder / "read.parquet")
         try:
-            for column in columns:
-                rows = (
-                    f"SELECT {identifier(column)}::VARCHAR AS id, row_number() OVER () AS n FROM {_parquet([readable])}"
-                )
-                connection.execute(f"CREATE OR REPLACE TABLE texts AS {rows}")
-                distinct = "SELECT DISTINCT id FROM texts WHERE id IS NOT NULL"
-                numbered = f"(SELECT id, row_number() OVER (ORDER BY id) - 1 AS code FROM ({distinct})) AS numbered"
-                values = connection.execute(f"SELECT id FROM {numbered} ORDER BY code").fetchnumpy()["id"]
-                coded = f"SELECT coalesce(code, -1) AS code FROM texts LEFT JOIN {numbered} USING (id) ORDER BY n"
-                codes = connection.execute(coded).fetchnumpy()["code"]
-                found.append(Text(tuple(values.tolist()), np.asarray(codes)))
+            yield connection, _parquet([readable])
         except duckdb.Error:
             raise broken_parquet(file) from None
+
+
+def read_text_columns(file: Path, columns: Sequence[str]) -> list[Text]:
+    """Read text columns of a file that this software wrote, as distinct values and positions in them."""
+    found = []
+    with opened_parquet(file) as (connection, relation):
+        for column in columns:
+            rows = f"SELECT {identifier(column)}::VARCHAR AS id, row_number() OVER () AS n FROM {relation}"
+            connection.execute(f"CREATE OR REPLACE TABLE texts AS {rows}")
+            distinct = "SELECT DISTINCT id FROM texts WHERE id IS NOT NULL"
+            numbered = f"(SELECT id, row_number() OVER (ORDER BY id) - 1 AS code FROM ({distinct})) AS numbered"
+            values = connection.execute(f"SELECT id FROM {numbered} ORDER BY code").fetchnumpy()["id"]
+            coded = f"SELECT coalesce(code, -1) AS code FROM texts LEFT JOIN {numbered} USING (id) ORDER BY n"
+            codes = connection.execute(coded).fetchnumpy()["code"]
+            found.append(Text(tuple(values.tolist()), np.asarray(codes)))
     return found
 
 
 def require_whole(file: Path) -> None:
     """Refuse a Parquet file that is damaged: every value of it is read."""
-    import duckdb
-
-    with Workspace.opened(Path(gettempdir())) as workspace, connected(workspace, [file], memory_limit()) as connection:
-        try:
-            connection.execute(f"SELECT max(COLUMNS(*)) FROM {_parquet([file])}").fetchone()
-        except duckdb.Error:
-            raise broken_parquet(file) from None
+    with opened_parquet(file) as (connection, relation):
+        connection.execute(f"SELECT max(COLUMNS(*)) FROM {relation}").fetchone()
 
 
 def _parquet(files: Sequence[Path]) -> str:

@@ -6,7 +6,7 @@ Memory grows with users and items, not with ratings. The result has the same byt
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pricdr.data.blocks import Convert, Matrix, Numbers, RowFunction, SumFunction, Total, Whole
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import Ids
+from pricdr.data.ratings import position_of
 from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.reading.inputs import Query, find_inputs
 from pricdr.data.reading.read import (
@@ -57,29 +58,22 @@ def sort_memory() -> int:
     return max(64 * 10**6, min(256 * 10**6, memory_limit() // 4))
 
 
-class RowCounts(NamedTuple):
-    """How rows were merged and left out."""
+@dataclass(frozen=True)
+class SortedEntries:
+    """A sparse matrix in files, row by row, and how many rows were merged into it and left out."""
 
+    n_items: int
+    starts: npt.NDArray[np.int64]
+    """Of every row, and the end of the last; in memory."""
+    columns: Path
+    values: Path | None
+    """None where every entry counts as 1."""
     rows: int
     """The rows of selected users and items."""
     pairs: int
     """The distinct pairs among them."""
     untimed: int
     """The rows of repeated pairs whose time cannot be read."""
-    below: int
-    """The pairs below the threshold."""
-
-
-@dataclass(frozen=True)
-class SortedEntries:
-    """A sparse matrix in files, row by row; the start of every row is in memory."""
-
-    shape: tuple[int, int]
-    starts: npt.NDArray[np.int64]
-    columns: Path
-    values: Path | None
-    """None where every entry counts as 1."""
-    counts: RowCounts
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -89,11 +83,10 @@ class SortedEntries:
         starts = self.starts[part.start : part.stop + 1]
         first, count = int(starts[0]), int(starts[-1] - starts[0])
         columns = np.fromfile(self.columns, np.int32, count, offset=4 * first)
-        values = (
-            np.ones(count) if self.values is None else np.fromfile(self.values, np.float64, count, offset=8 * first)
-        )
-        shape = len(starts) - 1, self.shape[1]
-        return sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=shape)
+        values = np.ones(count)
+        if self.values is not None:
+            values = np.fromfile(self.values, np.float64, count, offset=8 * first)
+        return sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=(len(starts) - 1, self.n_items))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +124,7 @@ class DiskRatings:
         users = self.users if users is None else users
         items = self.items if items is None else items
         for ids in (users, items):
-            if len(set(ids)) != len(ids):
-                repeated = next(name for at, name in enumerate(ids) if name in ids[:at])
-                raise InputError(f"the list names {repeated!r} more than once")
+            position_of(ids)  # refuses a repeated one
         return self if users == self.users and items == self.items else replace(self, users=users, items=items)
 
     def outside(self, users: Ids, items: Ids) -> Self:
@@ -163,15 +154,13 @@ class DiskRatings:
 
     def _sort(self, progress: Progress) -> SortedEntries:
         """Sort the rows by pair, merge repeated pairs and write the matrix, some rows at a time."""
-        workspace, shape = self.workspace, (len(self.users), len(self.items))
+        workspace, n_items, memory = self.workspace, max(len(self.items), 1), sort_memory()
         workspace.require_space(self.rows * _SORTED_BYTES, f"sorting {self.rows:,} rows")
         number = len(self._sorted)
-        paths = [workspace.folder / f"{name}-{number}" for name in ("columns", "values")]
+        columns_path, values_path = (workspace.folder / f"{name}-{number}" for name in ("columns", "values"))
         # If values do not matter, times do not either: all rows of a pair are the same.
         used = self.has_values and (self.keep_values or self.threshold is not None)
-        kept = self.has_values and self.keep_values
-        per_row, pairs, untimed, below = np.zeros(shape[0], dtype=np.int64), 0, 0, 0
-        memory = sort_memory()
+        per_row, pairs, untimed = np.zeros(len(self.users), dtype=np.int64), 0, 0
         opened = connected(workspace, [], memory, on_disk=True)
         with explained(self.name, workspace, memory), opened as connection:
             for table, ids in (("chosen_users", self.users), ("chosen_items", self.items)):
@@ -179,43 +168,39 @@ class DiskRatings:
                 connection.register("given", given)
                 connection.execute(f"CREATE TEMP TABLE {table} AS SELECT id::VARCHAR AS id, code FROM given")
                 connection.unregister("given")
-            columns = ["value"] * used + ["seconds"] * (used and self.has_times)
+            wanted = ["value"] * used + ["seconds"] * (used and self.has_times)
             progress("sorting", 0, max(self.rows, 1))
-            pairs_sql = sorted_pairs("chosen_users", "chosen_items", shape[1], columns)
+            pairs_sql = sorted_pairs("chosen_users", "chosen_items", n_items, wanted)
             connection.execute(f"CREATE TEMP TABLE sorted AS {pairs_sql}")
             (rows,) = connection.execute("SELECT count(*) FROM sorted").fetchone() or (0,)
-            with workspace.explained(), paths[0].open("wb") as at, paths[1].open("wb") as values_at:
+            with workspace.explained(), columns_path.open("wb") as columns_file, values_path.open("wb") as values_file:
                 for keys, values, seconds in _merge_chunks(connection, rows):
                     progress("sorting", min(rows, pairs), max(rows, 1))
                     keep, without_time = deduplicate(keys, values, seconds)
                     pairs, untimed = pairs + int(keep.sum()), untimed + without_time
-                    if self.threshold is not None and values is not None:
-                        below += int((keep & (values < self.threshold)).sum())
+                    if self.threshold is not None:
                         keep &= values >= self.threshold
-                    users, items = np.divmod(keys[keep], max(shape[1], 1))
-                    per_row += np.bincount(users, minlength=shape[0])
-                    items.astype(np.int32).tofile(at)
-                    if kept and values is not None:
-                        values[keep].tofile(values_at)
+                    users, items = np.divmod(keys[keep], n_items)
+                    per_row += np.bincount(users, minlength=len(self.users))
+                    items.astype(np.int32).tofile(columns_file)
+                    if used and self.keep_values:
+                        values[keep].tofile(values_file)
             connection.execute("DROP TABLE sorted")
         starts = np.concatenate(([0], np.cumsum(per_row)))
-        counts = RowCounts(rows, pairs, untimed, below)
-        return SortedEntries(shape, starts, paths[0], paths[1] if kept else None, counts)
+        values_kept = values_path if used and self.keep_values else None
+        return SortedEntries(len(self.items), starts, columns_path, values_kept, rows, pairs, untimed)
 
 
 def _merge_chunks(connection: "DuckDBPyConnection", rows: int) -> Iterator[tuple[Any, ...]]:
     """Yield sorted rows, some at a time: keys, values and times; rows of one pair come together."""
     held: dict[str, npt.NDArray[Any]] = {}
     for start in range(0, rows, _ROWS_AT_A_TIME):
-        part = connection.execute(
-            f"SELECT * FROM sorted WHERE rowid >= {start} AND rowid < {start + _ROWS_AT_A_TIME} ORDER BY rowid"
-        ).fetchnumpy()
-        whole = {
-            name: np.concatenate((held[name], column)) if held else np.asarray(column) for name, column in part.items()
-        }
+        stop = start + _ROWS_AT_A_TIME
+        part = connection.execute(f"SELECT * FROM sorted WHERE rowid >= {start} AND rowid < {stop} ORDER BY rowid")
+        whole = {name: np.append(held.get(name, column[:0]), column) for name, column in part.fetchnumpy().items()}
         keys = whole["key"]
         # The rows of the last pair may go on in the next part.
-        end = len(keys) if start + _ROWS_AT_A_TIME >= rows else int(np.searchsorted(keys, keys[-1]))
+        end = len(keys) if stop >= rows else int(np.searchsorted(keys, keys[-1]))
         held = {name: column[end:] for name, column in whole.items()}
         if end:
             yield keys[:end], *(whole[name][:end] if name in whole else None for name in ("value", "seconds"))
@@ -226,7 +211,7 @@ class DiskMatrix(Matrix):
 
     def __init__(self, entries: SortedEntries, workspace: Workspace, *converts: Convert, columns: int) -> None:
         self._entries, self._workspace, self._converts = entries, workspace, converts
-        self.shape = entries.shape[0], columns
+        self.shape = len(entries.starts) - 1, columns
 
     def rows(
         self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
@@ -306,15 +291,15 @@ class DiskReading(Reading[DiskRatings]):
 
     def sorted(self, dim: int | None, progress: Progress = silent) -> "DiskReading":
         """Return the same ratings, sorted: a disk that fails, or is too small for rows of ``dim``, does so here."""
-        counts = self.selection.sorted(progress).counts
+        entries = self.selection.sorted(progress)
         self.selection.require_space(dim)
-        below = ((f"rated below {self.ratings.threshold:g}", counts.below),) if counts.below else ()
+        below = entries.pairs - len(entries)
         return replace(
             self,
-            n_ratings=counts.pairs - counts.below,
-            all_below=0 < counts.pairs == counts.below,
-            repeats=Repeats(counts.rows - counts.pairs, self.repeats.by_time, counts.untimed),
-            dropped=(*self.dropped, *below),
+            n_ratings=len(entries),
+            all_below=0 < entries.pairs == below,
+            repeats=Repeats(entries.rows - entries.pairs, self.repeats.by_time, entries.untimed),
+            dropped=self.dropped + (((f"rated below {self.ratings.threshold:g}", below),) if below else ()),
         )
 
 

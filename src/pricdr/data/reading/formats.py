@@ -43,8 +43,6 @@ INTEGERS: Final = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
 )
-_STAND_IN: Final = "\x1f"
-"""Replaces a separator of several characters in lines with quotes, so that one character ends a field."""
 
 
 def literal(text: str) -> str:
@@ -106,48 +104,42 @@ class Dialect:
         >>> Dialect(",").split('a,"b')
         'is not valid: a quoted field does not end on its line (a field with line breaks needs Parquet)'
         """
-        if not self.quoting or '"' not in line:
+        if not self._quotes or '"' not in line:
             return line.split(self.separator)
-        mark, field = self._mark, self._field
-        plain = line.replace(self.separator, mark)
-        if re.fullmatch(f"{field}(?:{re.escape(mark)}{field})*", plain):
-            found = re.findall(f"{re.escape(mark)}({field})", mark + plain)
-            unquoted = (text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found)
-            return [text.replace(mark, self.separator) for text in unquoted]
-        if re.match(rf'(?:{field}{re.escape(mark)})*"(?:[^"]|"")*"', plain):
+        mark, field = re.escape(self.separator), self._field
+        if re.fullmatch(f"{field}(?:{mark}{field})*", line):
+            found = re.findall(f"{mark}({field})", self.separator + line)
+            return [text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found]
+        if re.match(rf'(?:{field}{mark})*"(?:[^"]|"")*"', line):
             return "is not valid: text follows a closing quote (a quote inside a quoted field must be doubled)"
         return "is not valid: a quoted field does not end on its line (a field with line breaks needs Parquet)"
 
     def sql(self) -> str:
         """Return an SQL expression for the fields of ``line``, a list; NULL where its quotes are not valid."""
-        split = f"string_split(line, {literal(self.separator)})"
-        if not self.quoting:
+        separator, mark, field = literal(self.separator), re.escape(self.separator), self._field
+        split = f"string_split(line, {separator})"
+        if not self._quotes:
             return split
-        mark, field = self._mark, self._field
-        plain = f"replace(line, {literal(self.separator)}, {literal(mark)})"
-        safe = re.escape(mark)
-        simple = f'(?:"[^"{safe}]*"|[^"{safe}]*)'
+        simple = f'(?:"[^"{mark}]*"|[^"{mark}]*)'
         unquoted = """CASE WHEN starts_with(f, '"') THEN replace(f[2:-2], '""', '"') ELSE f END"""
-        each = f"{safe}({field})"
-        back = f"replace({unquoted}, {literal(mark)}, {literal(self.separator)})" if mark == _STAND_IN else unquoted
         return (
             f"""CASE WHEN NOT contains(line, '"') THEN {split} """
             # Most lines with quotes have nothing but quotes around fields: several times faster.
-            f"WHEN regexp_full_match({plain}, {literal(f'{simple}(?:{safe}{simple})*')}) "
-            # Split before quotes are taken away: without them ":":: would be split elsewhere.
-            f"""THEN string_split(replace({plain}, '"', ''), {literal(mark)}) """
-            f"WHEN regexp_full_match({plain}, {literal(f'{field}(?:{safe}{field})*')}) "
-            f"THEN [{back} FOR f IN regexp_extract_all({literal(mark)} || {plain}, {literal(each)}, 1)] END"
+            f"WHEN regexp_full_match(line, {literal(f'{simple}(?:{mark}{simple})*')}) "
+            f"""THEN string_split(replace(line, '"', ''), {separator}) """
+            f"WHEN regexp_full_match(line, {literal(f'{field}(?:{mark}{field})*')}) "
+            f"THEN [{unquoted} FOR f IN regexp_extract_all({separator} || line, {literal(f'{mark}({field})')}, 1)] END"
         )
 
     @property
-    def _mark(self) -> str:
-        return self.separator if len(self.separator) == 1 else _STAND_IN
+    def _quotes(self) -> bool:
+        """Whether quotes mean anything: not where several characters separate fields."""
+        return self.quoting and len(self.separator) == 1
 
     @property
     def _field(self) -> str:
         """The pattern of a field: in quotes, which are doubled inside, or without a quote at its beginning."""
-        mark = re.escape(self._mark)
+        mark = re.escape(self.separator)
         return f'(?:"(?:[^"]|"")*"|(?:[^"{mark}][^{mark}]*)?)'
 
 

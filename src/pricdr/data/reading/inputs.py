@@ -89,10 +89,10 @@ def find_inputs(path: Path) -> InputFiles:
     """
     require_local(path)
     pattern = glob.has_magic(str(path)) and not os.path.lexists(path)
-    if not pattern and not _is_folder(path):
+    if not pattern and not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for names that are too long
         return InputFiles(path, (InputFile.of(path),), several=False)
     with naming_in_logs(path):
-        files = _matching(path) if pattern else list(_files_in(path))
+        files = _matching(path) if pattern else _files_in(path)
         root = _root(path)
         inputs = tuple(
             InputFile.of(file, _partition_values(file, root)) for file in sorted(set(files), key=os.fsencode)
@@ -117,13 +117,6 @@ def naming_in_logs(path: Path, *, several: bool = True) -> Iterator[None]:
         raise
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError as error:  # a parent that may not be searched, or a name that is too long
-        raise file_refusal(path, f"cannot be read: {error.strerror}") from error
-
-
 def _matching(pattern: Path) -> list[Path]:
     """Return the files that match, and those in the folders that match."""
     files: list[Path] = []
@@ -136,7 +129,7 @@ def _matching(pattern: Path) -> list[Path]:
         for found in (match, *match.parents)[: len(below)]:
             if found.is_symlink():
                 raise _link_refused(found)
-        files += _files_in(match) if _is_folder(match) else [match]
+        files += _files_in(match) if match.is_dir() else [match]
         _require_countable(pattern, len(files))
     return files
 
@@ -150,31 +143,25 @@ def _root(path: Path) -> Path:
     return Path(*parts)
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    """Yield every file in a folder and its subfolders."""
-    folders, count = [folder], 0
-    while folders:
-        current = folders.pop()
-        try:
-            with os.scandir(current) as scanned:
-                entries = list(scanned)
-        except OSError as error:
-            raise file_refusal(current, f"the folder cannot be read: {error.strerror or error}") from error
-        for entry in entries:
-            path = current / entry.name
-            if entry.name in _TABLES:
-                rule = "its files alone do not say which rows count: export it, or read it with Spark"
-                raise file_refusal(current, f"this is {_TABLES[entry.name]}; {rule}")
-            if _is_skipped(entry.name):
-                continue
-            if entry.is_symlink():
-                raise _link_refused(path)
-            if entry.is_dir():
-                folders.append(path)
-            else:
-                count += 1
-                _require_countable(folder, count)
-                yield path
+def _files_in(folder: Path) -> list[Path]:
+    """Return every file in a folder and its subfolders."""
+
+    def refuse(error: OSError) -> None:
+        raise file_refusal(error.filename or folder, f"the folder cannot be read: {error.strerror or error}") from error
+
+    files: list[Path] = []
+    for current, folders, names in os.walk(folder, onerror=refuse):
+        place = Path(current)
+        if table := next((what for mark, what in _TABLES.items() if mark in folders), None):
+            rule = "its files alone do not say which rows count: export it, or read it with Spark"
+            raise file_refusal(place, f"this is {table}; {rule}")
+        folders[:] = [name for name in folders if not _is_skipped(name)]
+        found = [place / name for name in names if not _is_skipped(name)]
+        if link := next((path for path in [*(place / name for name in folders), *found] if path.is_symlink()), None):
+            raise _link_refused(link)
+        files += found
+        _require_countable(folder, len(files))
+    return files
 
 
 def _link_refused(path: Path) -> InputFileError:

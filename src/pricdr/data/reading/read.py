@@ -50,7 +50,6 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 _GOOD, _BAD, _BLANK = range(3)
 _SHOWN: Final = 5
 """How many bad rows are shown."""
-_MAX_STARS: Final = 10
 _RULE: Final = "files that are read together need one schema"
 _DISK_FAULTS: Final = ("No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size")
 """What DuckDB says where a disk is full."""
@@ -453,11 +452,6 @@ class Reading(Generic[R]):
         return self.repeats.rows
 
     @property
-    def stars(self) -> tuple[float, float] | None:
-        """The fewest and the most stars where the ratings look like stars, see :func:`stars_of`."""
-        return stars_of(self.rating_range, self.half_steps)
-
-    @property
     def selected(self) -> R:
         """The ratings that were counted: those of listed users and items, where ratings were sorted for a list."""
         return self.ratings
@@ -526,41 +520,6 @@ class Reading(Generic[R]):
 
 
 MemoryReading: TypeAlias = Reading[Ratings]
-
-
-def stars_of(rating_range: tuple[float, float] | None, half_steps: bool) -> tuple[float, float] | None:
-    """Return the fewest and the most stars where ratings look like stars, so that the lowest are not likes.
-
-    None where even the fewest are more than half of the most: lower ratings were then left out before.
-
-    >>> stars_of((1.0, 5.0), True), stars_of((4.0, 5.0), True)
-    ((1.0, 5.0), None)
-    """
-    if rating_range is None or not half_steps:
-        return None
-    fewest, most = rating_range
-    looks_like_stars = 0 <= fewest < most <= _MAX_STARS
-    return rating_range if looks_like_stars and fewest <= most / 2 else None
-
-
-def stars_in(ratings: RatingsSource) -> tuple[float, float] | None:
-    """Return the fewest and the most stars of ratings in memory; None where they are not, or do not look like stars."""
-    if not isinstance(ratings, Ratings) or not ratings.has_values or not len(ratings):
-        return None
-    values = ratings.matrix.data
-    return stars_of((float(values.min()), float(values.max())), bool((np.rint(2 * values) == 2 * values).all()))
-
-
-def stars_caution(ratings: RatingsSource, stars: tuple[float, float] | None) -> str | None:
-    """Return a warning where ratings look like stars and, without a threshold, all of them count as likes.
-
-    Not where ``prepare`` filtered them: the threshold was chosen there.
-    """
-    if stars is None or ratings.threshold is not None or ratings.filtered_by is not None:
-        return None
-    fewest, most = stars
-    rule = "without a threshold each row counts as a like"
-    return f"ratings from {fewest:g} to {most:g} look like stars: {rule}, even one of {fewest:g}"
 
 
 # --- from rows to ratings -----------------------------------------------------------------------------------------

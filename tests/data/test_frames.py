@@ -209,13 +209,6 @@ for missing in ("pandas", "pyarrow"):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_pandas_frames_are_made_without_pyarrow():
-    code = "import sys; sys.modules['pyarrow'] = None; from pricdr import Ratings as R; "
-    code += "r = R.from_triples(['a'], ['x'], [2.0]).to_frame('pandas'); "
-    code += "assert R.of(r).matrix.data.tolist() == [2.0]"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_text_among_dates_does_not_decide_how_the_dates_are_read():
     """One column of objects in pandas: each time is read by its own type."""
     times = [pd.Timestamp("2024-01-02"), pd.Timestamp("2024-01-01"), "soon"]

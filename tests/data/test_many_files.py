@@ -82,11 +82,6 @@ def test_a_path_that_exists_is_no_pattern(tmp_path):
     assert read_ratings(path).users == ("b",)
 
 
-def test_the_library_takes_folders_and_patterns_as_text(folder):
-    assert read_ratings(str(folder)).users == ("a0", "a1", "a2", "b0", "b1", "b2")
-    assert read_ratings(f"{folder}/country=de/**/*.parquet").users == ("a0", "b0")
-
-
 # --- partitions ---------------------------------------------------------------------------------------------------
 
 
@@ -146,13 +141,6 @@ def test_another_schema_names_both_files_and_the_column(tmp_path, refused, chang
     assert message.startswith(f"{second}: {fault.format(first=first)}; files that are read together need one schema")
 
 
-def test_columns_may_come_in_another_order(tmp_path):
-    FRAME.write_parquet(tmp_path / "1.parquet")
-    FRAME.select("rating", "item", "user").write_parquet(tmp_path / "2.parquet")
-    assert read(tmp_path)
-    assert read(tmp_path).duplicates == 2
-
-
 def test_text_files_with_other_headers_and_files_of_other_kinds(tmp_path, refused):
     (tmp_path / "1.csv").write_text("user,item\na,x\n")
     (tmp_path / "2.csv").write_text("user,movieId\na,x\n")
@@ -162,12 +150,6 @@ def test_text_files_with_other_headers_and_files_of_other_kinds(tmp_path, refuse
     assert f"{tmp_path / '2.parquet'}: it is parquet, and {tmp_path / '1.csv'} is csv" in refused(
         lambda: read(tmp_path)
     )
-
-
-def test_json_lines_whose_ids_are_numbers_in_one_file_and_text_in_another_are_the_same_ids(tmp_path):
-    (tmp_path / "1.jsonl").write_text('{"user": 1, "item": "x", "rating": 1}\n')
-    (tmp_path / "2.jsonl").write_text('{"user": "1", "item": "x", "rating": 1.5}\n')
-    assert read(tmp_path).ratings.users == ("1",)
 
 
 def test_what_files_disclose_about_filters(tmp_path, refused):

@@ -281,22 +281,6 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize("case", SEEN)
-def test_what_was_seen(tmp_path, case):
-    """Every one of these rows decided about others: it is there or not, and at most one entry changes."""
-    name, header, rows, columns = SEEN[case]
-    at = next(n for n, row in enumerate(rows) if "y" in row or "7" in row)
-    found = []
-    for number, kept in enumerate((rows, rows[:at] + rows[at + 1 :])):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / name).write_text(header + "".join(f"{row}\n" for row in kept))
-        found.append(cells(read_ratings(folder / name, columns=columns, skip_bad_rows=True, most_bad_rows=1.0)))
-    old, new = found
-    assert len(old) >= (29 if "quote" not in case else 1)
-    assert sum(old.get(pair) != new.get(pair) for pair in old.keys() | new.keys()) <= 1
-
-
 def published(file: Path, out: Path, columns: str | None) -> np.ndarray:
     """Return the matrix of a release of the values in a file, with noise that repeats."""
     users = file.with_name("users.txt")

@@ -1,14 +1,9 @@
 """Files as they are: another delimiter, another encoding, a few bad rows."""
 
-import contextlib
-import csv
-import io
 import json
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pricdr import read_ratings
 from pricdr.data.ratings import stars_caution
@@ -131,11 +126,6 @@ def test_too_many_bad_rows_are_refused_and_the_limit_can_be_set(write, refused):
     assert "no row of it can be used" in refused(lambda: read(nothing, skip_bad_rows=True, most_bad_rows=1))
 
 
-def test_bad_lines_end_early_where_there_are_too_many(write, refused):
-    path = write("r.csv", "user,item\n" + '"\n' * 200_000)
-    assert "rows are bad" in refused(lambda: read(path, skip_bad_rows=True))
-
-
 def test_bad_rows_of_json_lines_and_parquet(write, tmp_path):
     good = [{"user": n, "item": f"i{n}", "rating": 1} for n in range(10)]
     bad = [
@@ -162,46 +152,6 @@ def test_bad_rows_of_json_lines_and_parquet(write, tmp_path):
     parquet = read(tmp_path / "r.parquet", skip_bad_rows=True, most_bad_rows=0.5)
     assert parquet.ratings.users == tuple("abcde")
     assert parquet.bad_rows.first == ("row 6: the rating is empty", "row 7: the user id is empty (null)")
-
-
-FIELDS = st.text('ab,"\r;', max_size=4)
-BROKEN = st.sampled_from(["broken\n", '"broken\n', 'a,"broken\n', 'a,"broken,x\n', '"a"b,x,y\n', "a,b,c,d\n"])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    rows=st.lists(st.tuples(st.sampled_from("ab"), FIELDS, st.sampled_from("xy")), min_size=1, max_size=8),
-    broken=BROKEN,
-    at=st.integers(0, 8),
-)
-def test_a_bad_row_costs_that_row_alone_whatever_the_others_quote(tmp_path_factory, rows, broken, at):
-    """Among rows that are well formed, whatever they quote, one bad line is one lost row."""
-    lines = []
-    for row in rows:
-        line = io.StringIO()
-        csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(row)
-        lines.append(line.getvalue())
-    lines.insert(min(at, len(lines)), broken)
-    path = tmp_path_factory.mktemp("csv") / "r.csv"
-    path.write_bytes(("user,note,item\n" + "".join(lines)).encode())
-    reading = read(path, skip_bad_rows=True, most_bad_rows=1)
-    assert {row[:2] for row in reading.ratings.to_frame().rows()} == {(row[0], row[2]) for row in rows}
-    assert (reading.rows, reading.bad_rows.count) == (len(rows) + 1, 1)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    content=st.lists(
-        st.sampled_from([b"a,b,1\n", b'"', b",", b"\n", b"\xff", b"\0", b"a,b\n", b'"x\n', b"\r"]), max_size=40
-    )
-)
-def test_what_is_left_of_junk_is_what_can_be_read(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("csv") / "r.csv"
-    path.write_bytes(b"user,item,rating\n" + b"".join(content))
-    users: set[str] = set()
-    with contextlib.suppress(InputError):
-        users = set(read(path, skip_bad_rows=True, most_bad_rows=1).ratings.users)
-    assert users <= {"a"}
 
 
 def test_stars_are_recognised(write):

@@ -15,7 +15,6 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.reading.read import Columns, read_ratings
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.data.tables import write_ratings
-from pricdr.errors import OutputError
 
 TRIPLES = [("u2", "i1", 3.0), ("u1", "i2", 4.5), ("u1", "i1", 1.0)]
 EXPECTED = {("u1", "i1"): 1.0, ("u1", "i2"): 4.5, ("u2", "i1"): 3.0}
@@ -148,43 +147,6 @@ def test_categorical_text_and_whole_number_ratings_in_parquet(tmp_path):
     assert read(path, columns=Columns("^user$", "item")).ratings.users == ("x", "y")
 
 
-def test_quotes_that_only_the_csv_module_understands(write):
-    text = 'user,item\n5" disc,x\n"a,b",y\n "c",z\n\n"d""e",w\n'
-    reading = read(write("r.csv", text))
-    assert reading.ratings.users == (' "c"', '5" disc', "a,b", 'd"e')
-    assert reading.dropped == (("blank lines", 1),)
-
-
-@pytest.mark.parametrize("text", ['a,"two\nlines",x\n', 'a,"Weird Al,x\n', '"a\nb",note\n', '"a,note,x\n'])
-def test_a_quoted_field_ends_on_its_line_whether_it_is_read_or_not(write, refused, text):
-    """Otherwise one open quote would swallow all rows up to the next one: here, 4,001 of them."""
-    rows = "".join(f"u{n},,x\n" for n in range(4001))
-    path = write("r.csv", f'user,text,item\nu0,n,x\n{text}{rows}u1,12",y\n')
-    message = refused(lambda: read(path))
-    assert "row 2 (line 3) is not valid: a quoted field does not end on its line" in message
-    assert "Parquet" in message
-    reading = read(path, skip_bad_rows=True)
-    assert len(reading.ratings) == 4002
-    assert reading.bad_rows.count == text.count("\n")
-
-
-def test_a_slow_file_longer_than_one_chunk(write):
-    rows = "".join(f"u{n},i{n % 7},{n % 5}\n" for n in range(70_000))
-    path = write("r.csv", f'user,item,rating\n5" disc,x,1\n{rows}')
-    assert len(read_ratings(path)) == 70_001
-
-
-def test_json_longer_than_one_chunk(write, refused):
-    rows = "".join(f'{{"user": {n}, "item": "i", "rating": {n % 5}}}\n' for n in range(70_000))
-    assert len(read_ratings(write("r.jsonl", rows))) == 70_000
-    late = write(
-        "late.jsonl", rows + '{"user": "0", "item": "i", "rating": 4}\n{"user": 1.5, "item": "i", "rating": 1}\n'
-    )
-    assert "row 70002 (line 70002): the user id 1.5 must be" in refused(lambda: read(late))
-    reading = read(late, skip_bad_rows=True)
-    assert (len(reading.ratings), reading.duplicates) == (70_000, 1)  # 0 and "0" are the same user
-
-
 IDS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=8)
 HOSTILE = st.one_of(IDS, st.text(',";:| 0aé☃', min_size=1, max_size=6), st.sampled_from(["007", "NA", "null", '"']))
 ROWS = st.lists(st.tuples(HOSTILE, HOSTILE, st.floats(-1e9, 1e9)), min_size=1, max_size=30)
@@ -234,27 +196,6 @@ def test_written_ratings_round_trip(tmp_path_factory, rows, has_values, filtered
     assert pl.read_parquet_metadata(path)["note"] == "kept"
 
 
-def test_writing_is_deterministic_and_never_overwrites(tmp_path):
-    rng = np.random.default_rng(0)
-    users, items = (list(map(str, rng.integers(0, 300, 5000))) for _ in range(2))
-    ratings = Ratings.from_triples(users, items).disclosing("a filter")
-    write_ratings(tmp_path / "a.parquet", ratings)
-    write_ratings(tmp_path / "b.parquet", ratings)
-    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-    with pytest.raises(OutputError):
-        write_ratings(tmp_path / "a.parquet", ratings)
-
-
-def test_reading_does_not_depend_on_the_order_of_rows(write):
-    rng = np.random.default_rng(1)
-    lines = [f"u{u},i{i},{v}" for u, i, v in rng.integers(0, 40, (500, 3))]
-    first = read_ratings(write("a.csv", "\n".join(["user,item,rating", *lines])))
-    rng.shuffle(lines)
-    again = read_ratings(write("b.csv", "\n".join(["user,item,rating", *lines])))
-    assert (first.users, first.items) == (again.users, again.items)
-    assert (first.matrix != again.matrix).nnz == 0
-
-
 @given(ids=st.lists(IDS, min_size=1, max_size=20, unique=True), end=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_id_lists_round_trip(tmp_path_factory, ids, end, last):
     if ids[0].startswith("\ufeff"):
@@ -271,13 +212,3 @@ def test_id_lists_keep_order_spaces_and_zeros(write):
 @pytest.mark.parametrize(("text", "ids"), [(" ", (" ",)), (" \n", (" ",)), ("  \r\n \r\n\n", ("  ", " "))])
 def test_an_id_may_consist_of_blanks(write, text, ids):
     assert read_ids(write("users.txt", text)) == ids
-
-
-@pytest.mark.parametrize("text", ["", "\n", "\r\n\n", "\ufeff"])
-def test_a_list_without_ids_is_empty(write, refused, text):
-    assert refused(lambda: read_ids(write("users.txt", text))).endswith("users.txt: the file is empty")
-
-
-@pytest.mark.parametrize("name", ["r.csv", "r.tsv", "r.inter", "r.dat", "r.jsonl"])
-def test_ratings_of_blank_lines_are_empty(write, refused, name):
-    assert refused(lambda: read_ratings(write(name, " \n\t\r\n\n"))).endswith("the file is empty")

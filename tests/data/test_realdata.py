@@ -74,10 +74,3 @@ def test_joint_cores(folder, names, threshold, core, expected, duplicates):
 
 def test_douban_has_no_duplicate_items(douban):
     assert douban.duplicate_items() == ()
-
-
-def test_a_threshold_while_reading_changes_nothing(douban):
-    book, music = (read_ratings(DATA / "douban_raw" / f"{name}.csv.gz", threshold=3) for name in ("book", "music"))
-    again = prepare(book, music, threshold=None)
-    assert sizes(again) == sizes(douban)
-    assert (again.source.matrix != douban.source.matrix).nnz == 0

@@ -118,12 +118,6 @@ def test_a_time_column_is_found_by_its_name(write, name):
     assert "2 rows repeat a (user, item) pair; the latest counts, by the time column" in reading.summary()
 
 
-def test_without_a_time_the_largest_counts_and_that_is_said(write):
-    reading = read(write("r.csv", "user,item,rating\na,x,5\na,x,2\n"))
-    assert cells(reading.ratings) == {("a", "x"): 5.0}
-    assert "the largest value counts (there is no time column)" in reading.summary()
-
-
 def test_times_that_cannot_be_read_count_as_the_earliest_unless_the_column_was_named(write, refused):
     path = write("r.csv", "user,item,rating,when\na,x,5,soon\na,x,2,2020-01-01\nb,x,3,\nb,x,4,\n")
     path_named = write("n.csv", path.read_text().replace("when", "date"))
@@ -165,8 +159,3 @@ def test_every_kind_of_time_in_parquet_and_json(tmp_path, write, refused):
     lines = '{"user": 1, "item": 2, "rating": 5}\n{"user": 1, "item": 2, "rating": 1, "unixReviewTime": 9}\n'
     first = '{"user": 1, "item": 2, "rating": 3, "unixReviewTime": 4, "reviewTime": "05 6, 2010"}\n'
     assert cells(read(write("r.jsonl", first + lines)).ratings) == {("1", "2"): 1.0}
-
-
-def test_a_date_may_not_stand_for_a_rating(tmp_path, refused):
-    pl.DataFrame({"user": ["a"], "item": ["x"], "rating": [date(2024, 1, 1)]}).write_parquet(tmp_path / "r.parquet")
-    assert "ratings must be numbers" in refused(lambda: read(tmp_path / "r.parquet"))

@@ -25,12 +25,6 @@ def test_the_same_seed_gives_the_same_pair():
     assert not same(first.target, other.target)
 
 
-def test_global_random_state_is_neither_used_nor_changed():
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
-    synthetic_pair(SMALL)
-    assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
-
-
 @pytest.mark.parametrize(
     "config",
     [

@@ -1,14 +1,15 @@
-"""``pricdr publish --engine spark`` as its users run it: in its own process, with one release folder."""
+"""``pricdr publish --engine spark``: once as its users run it, in its own process, with one release folder."""
 
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import pricdr
-from pricdr import Guarantee, Ledger
+from pricdr import Guarantee, Ledger, cli
 from tests.alignment.records import SESSION, write_list
 from tests.settings import config
 from tests.spark.conftest import QUICK_JAVA
@@ -19,27 +20,34 @@ JAVA = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
 SPARK = ("--engine", "spark", *config(spark_conf=[LOCAL, JAVA, "spark.default.parallelism=1"]))
 
 
-def run(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "pricdr", "publish", *map(str, arguments)],
-        cwd=folder,
+@pytest.fixture
+def publish(tmp_path, monkeypatch, capfd):
+    """Publish in this process, and return the exit code and what was written to standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = cli.run(["publish", *map(str, arguments), *PROMISE])
+        return code, capfd.readouterr().err
+
+    return run
+
+
+@pytest.mark.spark
+def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path, publish):
+    write_list(tmp_path / "users.txt", users)
+    rows.write_parquet(tmp_path / "all.parquet")
+    options = ("--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
+    options += ("--values", "--rating-bound", "4", "--rating-step", "1")
+    assert publish("all.parquet", *options, "--out", "memory")[0] == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "pricdr", "publish", str(table), *options, *PROMISE, "--out", "spark", *SPARK],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(pricdr.__file__).parent.parent)},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-
-
-@pytest.mark.spark
-def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
-    write_list(tmp_path / "users.txt", users)
-    rows.write_parquet(tmp_path / "all.parquet")
-    options = (*PROMISE, "--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
-    options += ("--values", "--rating-bound", "4", "--rating-step", "1")
-    memory = run(tmp_path, "all.parquet", *options, "--out", "memory")
-    assert memory.returncode == 0, memory.stderr
-    done = run(tmp_path, table, *options, "--out", "spark", *SPARK)
     assert done.returncode == 0, done.stderr
     assert "3,000 rows" in done.stdout
     assert "lie outside [0, 4]" in done.stderr
@@ -52,11 +60,19 @@ def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path):
+def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path, publish, spark, monkeypatch):
+    """In the session of all tests: another one would take longer than everything else here."""
+    from pricdr.engines.spark.session import opened_session
+
+    @contextmanager
+    def shared(settings, given):
+        with opened_session({}, spark) as session:
+            yield session
+
+    monkeypatch.setattr("pricdr.engines.spark.ratings.opened_session", shared)
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=20, delta=1e-5))
-    done = run(tmp_path, "nowhere", *PROMISE, "--out", "r", "--ledger", "ledger", *SPARK)
-    assert done.returncode == 2
-    assert done.stderr == "error: Spark could not read nowhere: the path does not exist\n"
+    done = publish("nowhere", "--out", "r", "--ledger", "ledger", *SPARK)
+    assert done == (2, "error: Spark could not read nowhere: the path does not exist\n")
     assert not ledger.read().spends
     assert not (tmp_path / "r").exists()
 
@@ -73,8 +89,8 @@ def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path):
     ],
     ids=["settings of another engine", "an address for another engine", "an option of text files"],
 )
-def test_options_that_do_not_fit_are_refused(tmp_path, arguments, says):
-    done = run(tmp_path, *arguments, *PROMISE, "--out", "release")
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_options_that_do_not_fit_are_refused(publish, arguments, says):
+    code, lines = publish(*arguments, "--out", "release")
+    assert code == 2
+    assert says in lines
+    assert lines.count("\n") == 1

@@ -82,6 +82,19 @@ def test_a_path_that_exists_is_no_pattern(tmp_path):
     assert read_ratings(path).users == ("b",)
 
 
+@pytest.mark.parametrize("link", ["r.csv", "country=de/r.csv", "more"])
+@pytest.mark.parametrize("pattern", ["", "*", "**/*"], ids=["folder", "names", "tree"])
+def test_a_link_inside_a_folder_is_refused_and_one_that_the_user_named_is_not(folder, tmp_path, refused, link, pattern):
+    """Whoever can add a link to a folder of ratings could have any file published."""
+    FRAME.write_parquet(tmp_path / "elsewhere.parquet")
+    (folder / "_old").symlink_to(tmp_path / "nowhere")  # skipped
+    (tmp_path / "named").symlink_to(folder)
+    assert len(find_inputs(tmp_path / "named" / pattern).files) == 3
+    (folder / link).symlink_to(tmp_path if link == "more" else tmp_path / "elsewhere.parquet")
+    expected = f"{folder / link}: this is a link, and inside a folder of ratings no link is followed"
+    assert refused(lambda: find_inputs(folder / pattern)) == expected
+
+
 # --- partitions ---------------------------------------------------------------------------------------------------
 
 

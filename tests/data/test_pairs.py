@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from pricdr.data.ids import read_ids
 from pricdr.data.pairs import (
     DomainPair,
-    Overlap,
-    overlap,
     prepare,
     prepare_core,
     prepare_paper,
@@ -152,11 +150,6 @@ def test_a_pair_has_one_list_of_users(refused):
     pair = DomainPair(block(), block())
     assert pair.users == block().users
     assert repr(pair) == "DomainPair(7 users; source: 6 items, 42 rated; target: 6 items, 42 rated)"
-
-
-def test_overlap():
-    assert overlap(("a", "b", "c"), ("c", "d")) == Overlap(1, 2, 1)
-    assert overlap((), ("d",)) == Overlap(0, 0, 1)
 
 
 def test_a_saved_pair_reads_back(tmp_path):

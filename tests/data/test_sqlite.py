@@ -6,11 +6,9 @@ from contextlib import closing
 import polars as pl
 import pytest
 
-from pricdr import cli
 from pricdr.data.reading.inputs import Query
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
-from tests.settings import config
 
 SELECT = "SELECT user, item, rating, time FROM ratings"
 ROWS = [("a", 7, 4.5, 10), ("a", 7, 2.0, 20), ("ü", 8, 3.0, 30), ("007", 9, 1.0, 10)]
@@ -96,11 +94,3 @@ def test_a_database_that_is_missing_or_none_is_refused(tmp_path, refused):
     for address in ("sqlite:///", "sqlite://shop.db", "sqlite:shop.db"):
         message = refused(lambda address=address: Query.of(address, SELECT), ParameterError)
         assert "or sqlite:///file" in message
-
-
-def test_the_command_line_publishes_from_it(database, tmp_path, capfd):
-    address, out = f"sqlite:///{database}", str(tmp_path / "release")
-    source = config(from_=address, query=SELECT)
-    assert cli.run(["publish", *source, "--epsilon", "1", "--delta", "1e-6", "--out", out]) == 0
-    assert cli.run(["verify", out]) == 0
-    assert "the sqlite query: 4 rows" in "".join(capfd.readouterr())

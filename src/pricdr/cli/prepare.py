@@ -35,8 +35,8 @@ def prepare(
     A product listed in both domains has its ratings in both files: what a split hides of the target then still lies in
     the source. Such duplicate items are counted, and --drop-duplicates leaves them out of the source.
     """
-    from pricdr.data.pairs import overlap, save_pair
     from pricdr.data.pairs import prepare as prepare_pair
+    from pricdr.data.pairs import save_pair
     from pricdr.files import new_folder
 
     how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
@@ -50,9 +50,9 @@ def prepare(
         for file in files:
             say(*file.summary().split("\n"))
         left, right = (file.ratings for file in files)
-        users = overlap(left.users, right.users)
-        only = f"{users.source_only:,} only in the source, {users.target_only:,} only in the target"
-        say(f"users: {users.common:,} in both, {only}")
+        users, others = set(left.users), set(right.users)
+        only = f"{len(users - others):,} only in the source, {len(others - users):,} only in the target"
+        say(f"users: {len(users & others):,} in both, {only}")
         with working("filtering"):
             whole = prepare_pair(left, right, threshold=limit, core=core)
         pair = whole.without_duplicates() if drop_duplicates else whole

@@ -209,10 +209,8 @@ def _plain_column(column: "pa.Array") -> "pa.Array":
 
     if not isinstance(column.type, pa.BaseExtensionType):
         return column
-    if getattr(column.type, "type_name", "") == "numeric":
-        texts = column.storage.to_pylist()
-        return pa.array([None if text is None else float(text) for text in texts], pa.float64())
-    return column.storage
+    is_numeric = getattr(column.type, "type_name", "") == "numeric"
+    return column.storage.cast(pa.float64()) if is_numeric else column.storage
 
 
 def _add_sqlite(table: RatingsTable, query: Query) -> None:

@@ -4,10 +4,9 @@ Preparing needs both files, so it is for research: what it keeps depends on how 
 rated, and the result says so (``Ratings.filtered_by``) wherever it goes.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -91,25 +90,6 @@ def _raters(ratings: Ratings) -> list[bytes | None]:
     rows = columns.indices.astype(np.int64)
     spans = zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
     return [rows[start:stop].tobytes() if stop - start >= _MIN_RATERS else None for start, stop in spans]
-
-
-class Overlap(NamedTuple):
-    """How many users two lists share."""
-
-    common: int
-    source_only: int
-    target_only: int
-
-
-def overlap(source_users: Iterable[str], target_users: Iterable[str]) -> Overlap:
-    """Count the users in both lists and in one only.
-
-    >>> overlap(["a", "b"], ["b", "c", "d"])
-    Overlap(common=1, source_only=1, target_only=2)
-    """
-    source, target = set(source_users), set(target_users)
-    common = len(source & target)
-    return Overlap(common, len(source) - common, len(target) - common)
 
 
 def prepare(

@@ -31,8 +31,6 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 Library: TypeAlias = Literal["polars", "pandas", "pyarrow"]
 _LIBRARIES: Final[tuple[Library, ...]] = ("polars", "pandas", "pyarrow")
 """The libraries of data frames, in the order in which one is chosen."""
-_PARQUET: Final = "FORMAT parquet, COMPRESSION zstd"
-_CSV: Final = "FORMAT csv, HEADER"
 _DISK_FAULTS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -119,7 +117,8 @@ def _copy(
 
     written = workspace.folder / "written"
     pairs = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in (metadata or {}).items())
-    options = (_CSV if path.suffix == ".csv" else _PARQUET) + (f", KV_METADATA {{{pairs}}}" if pairs else "")
+    form = "FORMAT csv, HEADER" if path.suffix == ".csv" else "FORMAT parquet, COMPRESSION zstd"
+    options = form + (f", KV_METADATA {{{pairs}}}" if pairs else "")
     with new_file(path, mode=mode) as file, connected(workspace, parts, memory_limit()) as connection:
         try:
             if given is not None:

@@ -140,7 +140,6 @@ class RatingsTable:
     blank_lines: int = 0
     has_values: bool = False
     has_times: bool = False
-    filtered_by: str | None = None
     size: int | None = None
     files: int = 1
     empty_files: int = 0
@@ -157,7 +156,6 @@ class RatingsTable:
     def add(self, source: Source) -> int:
         """Add the rows of a source and return their number; a bad one is refused or skipped."""
         self._require_one_schema(source)
-        self._require_one_filter(source)
         self.has_values |= "rating" in source.roles
         self.has_times |= "time" in source.roles
         values = ", ".join(f"CASE WHEN good THEN {name} END" for name in ("u", "i", "v"))
@@ -176,7 +174,7 @@ class RatingsTable:
         return int(added - blank)
 
     def _require_one_schema(self, source: Source) -> None:
-        """Refuse a file with other columns than the first, and name the column; their order does not matter."""
+        """Refuse a file with other columns than the first, in any order, or with another filter on counts."""
         self._first = first = self._first or source
         for column in [*first.schema, *source.schema]:
             expected, actual = first.schema.get(column), source.schema.get(column)
@@ -191,19 +189,17 @@ class RatingsTable:
             # Without the names: where a header is missing they are a row.
             logged = f"its columns are not those of the first file; {_RULE}"
             raise file_refusal(source.name, f"{fault}; {_RULE}", logged=logged)
+        if source.filtered_by is not None:
+            self._disclosing = other = self._disclosing or source
+            if source.filtered_by != other.filtered_by:
+                fault = f"it says that it was filtered by {shorten(source.filtered_by, 60)}, {named(other.name)} by "
+                logged = "it was filtered in another way than the first file"
+                raise file_refusal(source.name, fault + shorten(other.filtered_by, 60), logged=logged)
 
-    def _require_one_filter(self, source: Source) -> None:
-        """Remember the filter on counts that a file discloses; all that disclose one must disclose the same."""
-        if source.filtered_by is None:
-            return
-        self._disclosing = other = self._disclosing or source
-        self.filtered_by = other.filtered_by
-        if source.filtered_by != other.filtered_by:
-            both = f"it says that it was filtered by {shorten(source.filtered_by, 60)}, "
-            both += f"{named(other.name)} by {shorten(other.filtered_by, 60)}"
-            rule = "they cannot be read together"
-            logged = f"it was filtered in another way than the first file; {rule}"
-            raise file_refusal(source.name, f"{both}; {rule}", logged=logged)
+    @property
+    def filtered_by(self) -> str | None:
+        """The filter on counts that files disclose."""
+        return None if self._disclosing is None else self._disclosing.filtered_by
 
     def _judged(self, source: Source, also: str = "") -> str:
         """Return the rows of a source with their values u, i, v and s, and whether they are good."""

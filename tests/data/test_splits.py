@@ -485,19 +485,6 @@ def test_a_spoilt_split_is_refused_in_one_line(folder, spoil, message):
     assert "\n" not in str(caught.value)
 
 
-def test_the_command_writes_a_split_and_says_who_is_not_evaluated(tmp_path, capsys):
-    rows = [f"u{u},i{i}" for u in range(41) for i in range(u, 300, 40)] + ["lonely,i1"]
-    (tmp_path / "r.csv").write_text("user,item\n" + "\n".join(rows) + "\n")
-    out = tmp_path / "split"
-    assert run(["split", str(tmp_path / "r.csv"), "--out", str(out), "--cold", "0.2", "--seed", "5"]) == 0
-    assert "1 users with fewer than 3 ratings" in capsys.readouterr().out
-    assert load_split(out).cold.sum() == round(0.2 * 41)
-    assert run(["split", str(tmp_path / "r.csv"), "--out", str(out)]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert run(["split", str(tmp_path / "r.csv"), "--out", str(tmp_path / "x"), "--cold", "1.5"]) == 2
-    assert not (tmp_path / "x").exists()
-
-
 def test_the_public_split_is_that_of_the_command(tmp_path):
     """Values do not count once they pass the threshold, and items that nobody rated are no candidates."""
     rng = np.random.default_rng(5)

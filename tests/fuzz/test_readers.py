@@ -1,16 +1,12 @@
-"""Hostile id lists, columns and JSON: read, or refused in one line. Files of ratings are those of ``stage_one``."""
+"""Hostile id lists and columns: read, or refused in one line. Files of ratings are those of ``stage_one``."""
 
-import json
 import string
-from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pricdr.data.ids import read_ids
 from pricdr.data.reading.read import Columns
-from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -20,21 +16,6 @@ NASTY = (
 )
 nasty = st.sampled_from([*NASTY.split(" "), " ", "\t", "\r", "\n", "\r\n", "\u2028", "💥" * 40, "x" * 5000])
 field = st.one_of(nasty, st.text(max_size=12), st.integers().map(str), st.floats().map(str))
-ids = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=6)
-
-
-def _write(folder: Path, content: bytes) -> Path:
-    path = folder / "ratings.jsonl"
-    path.write_bytes(content)
-    return path
-
-
-@pytest.mark.parametrize("depth", [1_000, 100_000])
-def test_deeply_nested_json_is_refused(tmp_path, depth):
-    content = b'{"user": ' + b"[" * depth + b"]" * depth + b', "item": 1}\n'
-    with pytest.raises(InputError) as refused:
-        read(_write(tmp_path, content))
-    assert str(refused.value).isprintable()
 
 
 @quick
@@ -63,12 +44,3 @@ def test_any_columns_option(text):
         assert "\n" not in str(error)
         return
     assert columns.user != columns.item
-
-
-@quick
-@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=12))
-def test_ids_survive_json_byte_for_byte(tmp_path, pairs):
-    content = "\n".join(json.dumps({"user": u, "item": i}) for u, i in pairs).encode()
-    ratings = read(_write(tmp_path, content), columns="user=user,item=item").ratings
-    assert set(ratings.users) == {u for u, _ in pairs}
-    assert set(ratings.items) == {i for _, i in pairs}

@@ -5,13 +5,15 @@ rated, and the result says so (``Ratings.filtered_by``) wherever it goes.
 """
 
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from pricdr.data.csr import CSR, row_counts
-from pricdr.data.ratings import Ids, Ratings, RatingsLike
+from pricdr.data.csr import row_counts
+from pricdr.data.ids import Ids, id_lines
+from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.reading.text_files import shorten
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, require_count
@@ -127,12 +129,13 @@ def prepare_paper(
     >>> prepare_paper(r, r).source.filtered_by
     "the paper's five steps (rating >= 3, more than 5 positives per user and item, common users)"
     """
-    left = _Left(source, target, threshold)
-    left.keep_users(more_than + 1, emptied=f"no user has more than {more_than} positives in both domains")
-    left.keep_items(more_than + 1)
-    left.keep_users(1, emptied=f"no common user has an item with more than {more_than} positives in both domains")
+    emptied = f"more than {more_than} positives in both domains"
+    left = _common(source, target, threshold)
+    left = _with_users(left, more_than + 1, emptied=f"no user has {emptied}")
+    left = _with_items(left, more_than + 1)
+    left = _with_users(left, 1, emptied=f"no common user has an item with {emptied}")
     rule = f"more than {more_than} positives per user and item, common users"
-    return left.pair(f"the paper's five steps ({_rated(threshold)}, {rule})")
+    return _disclosing(left, f"the paper's five steps ({_rated(threshold)}, {rule})")
 
 
 def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: float | None = 3.0) -> DomainPair:
@@ -144,21 +147,16 @@ def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: floa
     """
     require_count(core=core)
     emptied = f"no user has {core} ratings in both domains on items with {core} ratings"
-    left, size = _Left(source, target, threshold), -1
+    left, size = _common(source, target, threshold), -1
     # Removing a user can push an item below K and the other way round: go on until nothing changes.
-    while size != (size := sum(matrix.nnz for matrix in left.matrices)):
-        left.keep_users(core, emptied=emptied)
-        left.keep_items(core)
+    while size != (size := sum(map(len, left))):
+        left = _with_items(_with_users(left, core, emptied=emptied), core)
     rule = f"at least {core} ratings per user and domain and per item, common users"
-    return left.pair(f"a joint {core}-core ({_rated(threshold)}, {rule})")
+    return _disclosing(left, f"a joint {core}-core ({_rated(threshold)}, {rule})")
 
 
 def save_pair(pair: DomainPair, folder: Path) -> None:
     """Write ``source.parquet``, ``target.parquet`` and ``users.txt`` into an existing folder.
-
-    Args:
-        pair: What to write.
-        folder: An existing folder, typically one that is being staged.
 
     >>> import tempfile
     >>> r = Ratings.from_triples(["a", "b"], ["x", "y"])
@@ -169,65 +167,55 @@ def save_pair(pair: DomainPair, folder: Path) -> None:
     """
     write_ratings(folder / "source.parquet", pair.source)
     write_ratings(folder / "target.parquet", pair.target)
-    write_new(folder / "users.txt", "".join(f"{user}\n" for user in pair.users).encode())
+    write_new(folder / "users.txt", id_lines(pair.users))
 
 
-class _Left:
-    """What is left of two domains: entries over the users they share, in the source's order, and over some items."""
-
-    def __init__(self, source: Ratings, target: Ratings, threshold: float | None) -> None:
-        self.ratings = (source, target)
-        target_row = {user: row for row, user in enumerate(target.users)}
-        rows = [(at, target_row[user]) for at, user in enumerate(source.users) if user in target_row]
-        if not rows:
-            first = " and ".join(shorten(users[0]) for users in (source.users, target.users) if users)
-            raise InputError(
-                f"preparing leaves nothing: no user id occurs in both domains (their first ids: {first}); "
-                "are the user and item columns swapped?"
-            )
-        self.users = tuple(source.users[row] for row, _ in rows)
-        self.items = [np.arange(len(ratings.items)) for ratings in self.ratings]
-        # By position in each domain: the two list the same users at different rows.
-        each = zip(("source", "target"), self.ratings, np.array(rows, dtype=np.int64).T, strict=True)
-        self.matrices = [_at_least(name, ratings, threshold)[at] for name, ratings, at in each]
-
-    def keep_users(self, at_least: int, *, emptied: str) -> None:
-        """Keep the users with that many ratings in both domains."""
-        rows = np.flatnonzero(np.minimum(*map(row_counts, self.matrices)) >= at_least)
-        if not len(rows):
-            raise InputError(f"preparing leaves nothing: {emptied}")
-        if len(rows) < len(self.users):
-            self.users = tuple(self.users[row] for row in rows)
-            self.matrices = [matrix[rows] for matrix in self.matrices]
-
-    def keep_items(self, at_least: int) -> None:
-        """Keep, per domain, the items with that many ratings."""
-        for at, matrix in enumerate(self.matrices):
-            keep = np.flatnonzero(np.bincount(matrix.indices, minlength=matrix.shape[1]) >= at_least)
-            if len(keep) < matrix.shape[1]:
-                self.matrices[at], self.items[at] = matrix[:, keep], self.items[at][keep]
-
-    def pair(self, filtered_by: str) -> DomainPair:
-        """Return the pair of what is left, without items that do not occur."""
-        self.keep_items(1)
-        sides = []
-        for ratings, matrix, at in zip(self.ratings, self.matrices, self.items, strict=True):
-            side = replace(ratings, matrix=matrix, users=self.users, items=tuple(ratings.items[item] for item in at))
-            before = ratings.filtered_by  # filters add up, and a certificate discloses all of them
-            sides.append(side.disclosing(filtered_by if before is None else f"{before}, then {filtered_by}"))
-        return DomainPair(*sides)
+def _common(source: Ratings, target: Ratings, threshold: float | None) -> list[Ratings]:
+    """Return the ratings of the users of both domains, in the source's order, that are at least the threshold."""
+    in_target = set(target.users)
+    users = tuple(user for user in source.users if user in in_target)
+    if not users:
+        first = " and ".join(shorten(ratings.users[0]) for ratings in (source, target) if ratings.users)
+        raise InputError(
+            f"preparing leaves nothing: no user id occurs in both domains (their first ids: {first}); "
+            "are the user and item columns swapped?"
+        )
+    return [_at_least(name, side, threshold).select(users) for name, side in (("source", source), ("target", target))]
 
 
-def _at_least(name: str, ratings: Ratings, threshold: float | None) -> CSR:
+def _at_least(name: str, ratings: Ratings, threshold: float | None) -> Ratings:
     if threshold is None:
-        return ratings.matrix
+        return ratings
     if not ratings.has_values:
         raise InputError(f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none")
     kept = ratings.at_least(threshold)
     if not len(kept):
         hint = "use --threshold none where values are not ratings"
         raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
-    return kept.matrix
+    return replace(kept, threshold=ratings.threshold)  # what is disclosed of a pair names the threshold
+
+
+def _with_users(sides: list[Ratings], at_least: int, *, emptied: str) -> list[Ratings]:
+    """Keep the users with that many ratings in both domains."""
+    keep = np.minimum(*(row_counts(side.matrix) for side in sides)) >= at_least
+    if not keep.any():
+        raise InputError(f"preparing leaves nothing: {emptied}")
+    users = tuple(compress(sides[0].users, keep))
+    return [side.select(users=users) for side in sides]
+
+
+def _with_items(sides: list[Ratings], at_least: int) -> list[Ratings]:
+    """Keep, per domain, the items with that many ratings."""
+    counts = (np.bincount(side.matrix.indices, minlength=len(side.items)) for side in sides)
+    each = zip(sides, counts, strict=True)
+    return [side.select(items=tuple(compress(side.items, of_item >= at_least))) for side, of_item in each]
+
+
+def _disclosing(sides: list[Ratings], filtered_by: str) -> DomainPair:
+    """Return the pair of what is left, without items that do not occur; filters add up, and all are disclosed."""
+    before = [f"{side.filtered_by}, then " if side.filtered_by is not None else "" for side in sides]
+    left = _with_items(sides, 1)
+    return DomainPair(*(side.disclosing(text + filtered_by) for side, text in zip(left, before, strict=True)))
 
 
 def _rated(threshold: float | None) -> str:

@@ -293,20 +293,17 @@ def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
         except OverflowError:
             pass  # a whole number beyond every float
         raise ValueError(f": the rating {shorten(value)} is not a finite number")
-    if kind not in (str, int) and not (role == "time" and kind is float):
-        if role == "time":
-            return None
-        raise ValueError(f": the {role} id {shorten(value)} must be text or a whole number")
+    fault = "must be text or a whole number"
     try:
-        text = str(value)
-        text.encode()
+        if kind in ((str, int, float) if role == "time" else (str, int)):
+            text = str(value)
+            text.encode()
+            return text
     except UnicodeEncodeError:
-        if role == "time":
-            return None
-        raise ValueError(
-            f": the {role} id {shorten(value)} holds half of a surrogate pair, which is not text"
-        ) from None
-    return text
+        fault = "holds half of a surrogate pair, which is not text"
+    if role == "time":
+        return None
+    raise ValueError(f": the {role} id {shorten(value)} {fault}")
 
 
 def values_fault(row: Mapping[str, Any], *, time_asked: bool) -> str:

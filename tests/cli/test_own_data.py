@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pricdr import Ratings
 from tests.settings import config
 
 RNG = np.random.default_rng(1)
@@ -31,9 +30,9 @@ def odd(here):
     return here / "odd.csv"
 
 
-def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, odd):
+def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, publish, odd):
     said = [
-        pricdr("publish", odd, "--epsilon", 4, "--delta", 1e-6, "--out", "release", *OPTIONS),
+        publish(odd, *OPTIONS[-2:], *config(delimiter=";", encoding="latin-1", skip_bad_rows=True)),
         pricdr("split", odd, "--out", "split", *OPTIONS),
         pricdr("train", odd, "--method", "ease", "--out", "model", *OPTIONS),
         pricdr("prepare", odd, odd, "--core", 2, "--out", "pair", *OPTIONS),
@@ -49,24 +48,17 @@ def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, o
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("options", "says"),
     [
-        (
-            ("train", "split", "--out", "m", "--delimiter", ";"),
-            "--delimiter: this is for files of ratings",
-        ),
-        (("recommend", "m", "--out", "r.csv", "--encoding", "latin-1"), "--encoding is about --seen: give it too"),
-        (("split", "odd.csv", "--out", "s", "--most-bad-rows", 0.5), "--most-bad-rows needs --skip-bad-rows"),
-        (("split", "odd.csv", "--out", "s", "--delimiter", '"'), "delimiter must be"),
-        (("split", "odd.csv", "--out", "s", "--encoding", "zip"), "encoding must be"),
-        (("split", "odd.csv", "--out", "s"), "line 1 is not text: byte 0xe4 is not UTF-8"),
-        (("split", "odd.csv", "--out", "s", "--encoding", "latin-1"), "this file seems to use semicolons"),
+        (("--most-bad-rows", 0.5), "--most-bad-rows needs --skip-bad-rows"),
+        (("--delimiter", '"'), "delimiter must be"),
+        (("--encoding", "zip"), "encoding must be"),
+        ((), "line 1 is not text: byte 0xe4 is not UTF-8"),
+        (("--encoding", "latin-1"), "this file seems to use semicolons"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(here, odd, refused, command, says):
-    (here / "split").mkdir()
-    (here / "split" / "split.json").touch()
-    refused(*command, says=says)
+def test_what_does_not_fit_together_is_refused(odd, refused, options, says):
+    refused("split", odd, "--out", "s", *options, says=says)
 
 
 def test_too_many_bad_rows_are_refused_with_their_number(here, refused, publish):
@@ -116,17 +108,6 @@ def test_stars_are_warned_of_where_they_become_likes(here, pricdr, odd):
     assert "look like stars" not in pricdr("split", "likes.csv", "--out", "likes").err
 
 
-def test_stars_of_which_prepare_chose_are_not_warned_of(here, pricdr, publish):
-    rows = [f"{u},{i},{1 + (u + i) % 5}\n" for u in range(20) for i in range(20)]
-    for name in ("a.csv", "b.csv"):
-        (here / name).write_text("user,item,rating\n" + "".join(rows))
-    assert "look like stars" in publish("a.csv", out="raw").err
-    assert pricdr("prepare", "a.csv", "b.csv", "--out", "pair").code == 0
-    outcome = publish("pair/source.parquet", out="prepared")
-    assert "filtered before" in outcome.err
-    assert "look like stars" not in outcome.err
-
-
 def test_repeated_pairs_take_the_latest_and_that_is_said(here, pricdr, publish):
     rows = "".join(f"{user},{item},5,{user}\n{user},{item},1,{user + 1}\n" for user, item in PAIRS)
     (here / "r.csv").write_text("user,item,rating,timestamp\n" + rows)
@@ -134,23 +115,6 @@ def test_repeated_pairs_take_the_latest_and_that_is_said(here, pricdr, publish):
     assert "no rating is at least 3" in outcome.err
     said = f"{len(PAIRS)} rows repeat a (user, item) pair; the latest counts, by the time column"
     assert said in publish("r.csv").out
-
-
-def test_training_says_how_many_users_a_release_covers(here, pricdr, publish):
-    Ratings.from_triples(*zip(*PAIRS, strict=True)).to_frame().write_csv(here / "target.csv")
-    for name, users, few in (
-        ("most", range(25), False),
-        ("few", ["0", "\x1b[31m", *(f"U{n}" for n in range(40))], True),
-    ):
-        rows = "".join(f"{user},{item}\n" for user in users if user != "\x1b[31m" for item in ("p", "q"))
-        (here / f"{name}.csv").write_text("user,item\n" + rows)
-        assert publish(f"{name}.csv", out=name).code == 0
-        arguments = ("target.csv", "--release", name, "--method", "ridge-release", "--out", f"{name}-model")
-        outcome = pricdr("train", *arguments)
-        assert outcome.code == 0, outcome.err
-        assert f"the release covers {1 if few else 25} of 30 users" in outcome.out
-        samples = "that is few: only in the target: '1', '10', '11'; only in the release: 'U0', 'U1', 'U10'"
-        assert (samples in outcome.err) == few
 
 
 def test_integer_ids_work_from_file_to_file(here, pricdr):

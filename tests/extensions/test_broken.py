@@ -57,81 +57,53 @@ def test_what_cannot_be_loaded_is_one_line_and_takes_nothing_with_it(installed, 
     (line,) = shown.err.splitlines()
     assert line.startswith(f"warning: method thing of bad 0.1 ({home}): ")
     assert says in line
-    assert run(["train", "nowhere", "--method", "thing", "--out", "m"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: --method: method thing of bad 0.1")
 
 
-def test_our_names_cannot_be_taken(installed, capsys):
-    points = {"hetero": "bad.home:Neighbours", "ease": "bad.home:Neighbours"}
+def test_our_names_cannot_be_taken_and_what_is_no_name_or_no_class_is_not_offered(installed):
+    wrong = {"Thing": "bad.home:Thing", "os:x": "bad.home:Thing", "thing": "bad.home", "more": "bad.home:Thing [x]"}
+    points = {"hetero": "bad.home:Neighbours", "ease": "bad.home:Neighbours", **wrong}
     installed(pyproject("bad", points, {"jlt": "bad.ways:Buckets"}), home=NEIGHBOURS, ways=BUCKETS)
     assert method_class("ease") is EASE
     assert BY_NAME["jlt"] is JLT
     assert list(METHODS) == OURS
-    assert run(["list", "methods"]) == 0
-    shown = capsys.readouterr()
-    assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
-    first, second = shown.err.splitlines()
-    assert first == "warning: package bad 0.1 offers the method 'hetero', a name of PriCDR's own: ours is used"
-    assert "'ease'" in second
-    assert run(["list", "strategies"]) == 0
-    assert "offers the strategy 'jlt', a name of PriCDR's own" in capsys.readouterr().err
+    problems = METHODS.problems()
+    assert len(problems) == len(points)
+    for problem, name in zip(problems, points, strict=True):
+        assert problem.startswith(f"package bad 0.1 offers the method {name!r}")
+    assert problems[0].endswith(", a name of PriCDR's own: ours is used")
+    assert BY_NAME.problems()[0].startswith("package bad 0.1 offers the strategy 'jlt', a name of PriCDR's own")
 
 
-def test_two_packages_with_one_name_are_both_named_and_neither_is_taken(installed, capsys):
-    for name in ("one", "two"):
+def test_two_packages_with_one_name_are_both_named_and_neither_is_taken(installed):
+    for name in ("one", "two", "two"):  # of a package that is there twice, the first counts
         installed(pyproject(name, {"neighbours": f"{name}.home:Neighbours"}), home=NEIGHBOURS)
-    assert "neighbours" not in METHODS
+    assert list(METHODS) == OURS
     says = "method neighbours is offered by two 0.1 (two.home:Neighbours) and by one 0.1 (one.home:Neighbours): remove"
     with pytest.raises(ParameterError) as refused:
         method_class("neighbours")
     assert str(refused.value).startswith(says)
-    assert run(["list", "methods"]) == 0
-    shown = capsys.readouterr()
-    assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
-    assert says in shown.err
+    assert METHODS.problems() == (str(refused.value),)
     assert METHODS.resolve_reference("one.home:Neighbours") == "neighbours"  # what the user names is what the user gets
     assert method_class("neighbours").__module__ == "one.home"
 
 
 @pytest.mark.parametrize(
-    ("name", "home"),
-    [("Thing", "bad.home:Thing"), ("os:x", "bad.home:Thing"), ("thing", "bad.home"), ("thing", "bad.home:Thing [x]")],
+    "content", [b"[pricdr.methods]\nthis is no entry point\n", b"[pricdr.methods]\nx = \xff\xfe\n"]
 )
-def test_what_is_no_name_or_no_class_is_not_offered(installed, name, home, capsys):
-    installed(pyproject("bad", {name: home}), home="")
-    assert list(METHODS) == OURS
-    assert run(["list", "methods"]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: package bad 0.1 offers the method ")
-
-
-def test_metadata_that_cannot_be_read_is_named(installed, capsys):
+def test_metadata_that_cannot_be_read_is_named(installed, content):
     site = installed(pyproject("bad", {"thing": "bad.home:Thing"}), home="")
     (points,) = site.glob("*.dist-info/entry_points.txt")
-    for content in (b"[pricdr.methods]\nthis is no entry point\n", b"[pricdr.methods]\nx = \xff\xfe\n"):
-        points.write_bytes(content)
-        METHODS._path = None
-        assert run(["list", "methods"]) == 0
-        shown = capsys.readouterr()
-        assert [line.split()[0] for line in shown.out.splitlines()[1:]] == OURS
-        (line,) = shown.err.splitlines()
-        assert line.startswith("warning: the entry points of bad 0.1 cannot be read: ")
-    METHODS._path = None
-
-
-def test_a_package_that_is_there_twice_counts_once(installed):
-    for _ in range(2):
-        installed(pyproject("one", {"neighbours": "one.home:Neighbours"}), home=NEIGHBOURS)
-    assert METHODS.problems() == ()
-    assert METHODS.find("neighbours").name == "neighbours"
+    points.write_bytes(content)
+    assert list(METHODS) == OURS
+    (problem,) = METHODS.problems()
+    assert problem.startswith("the entry points of bad 0.1 cannot be read: ")
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("hetreo", "--method: there is no method 'hetreo': hetero, hetero-paper,"),
-        ("os:system", "--method: method os:system: it is no class"),
+        ("hetreo", "there is no method 'hetreo': hetero, hetero-paper,"),
+        ("os:system", "method os:system: it is no class"),
         ("os.path", "there is no method 'os.path'"),
         ("a b:C", "method 'a b:C' is neither a name nor module:Class"),
         (":", "method ':' is neither a name nor module:Class"),
@@ -140,10 +112,10 @@ def test_a_package_that_is_there_twice_counts_once(installed):
         ("pricdr.models.methods.linear:Nothing", "AttributeError"),
     ],
 )
-def test_what_cannot_be_a_method_is_one_line(given, says, capsys):
-    assert run(["train", "nowhere", "--method", given, "--out", "m"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert says in line
+def test_what_cannot_be_a_method_is_one_line(given, says):
+    with pytest.raises(ParameterError) as refused:
+        METHODS.find(METHODS.resolve_reference(given))
+    assert says in str(refused.value)
 
 
 @dataclass(frozen=True, kw_only=True)

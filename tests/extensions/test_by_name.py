@@ -6,16 +6,16 @@ from pricdr import Guarantee, Ledger, Ratings, publish, transfer
 from pricdr.errors import ParameterError
 from pricdr.models.catalogue import METHODS
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.strategies import JLT, Projection
+from pricdr.strategies import JLT, SJLT, Projection
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 SOURCE = Ratings.from_triples(["a", "b", "b"], ["x", "y", "z"])
 
 
-@pytest.mark.parametrize("name", ["spectral", "jlt", "sjlt"])
-def test_a_strategy_that_needs_nothing_is_published_by_name(name):
-    by_name = publish(SOURCE, PROMISE, strategy=name, users=["a", "b"], insecure_seed=1)
-    by_hand = publish(SOURCE, PROMISE, strategy=BY_NAME[name](), users=["a", "b"], insecure_seed=1)
+def test_a_strategy_that_needs_nothing_is_published_by_name():
+    by_name, by_hand = (
+        publish(SOURCE, PROMISE, strategy=strategy, users=["a", "b"], insecure_seed=1) for strategy in ("sjlt", SJLT())
+    )
     assert by_name.certificate == by_hand.certificate
     assert (by_name.matrix == by_hand.matrix).all()
 

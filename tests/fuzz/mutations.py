@@ -34,47 +34,38 @@ def mutate_bytes(rng: Random, content: bytes, other: bytes = b"") -> bytes:
 
 
 def _change_bytes(rng: Random, content: bytes, other: bytes) -> bytes:
-    at, draw = rng.randrange(len(content) + 1), rng.randrange(10)
+    at = rng.randrange(len(content) + 1)
     length = rng.randint(1, max(1, rng.choice((1, 2, 4, 8, 16, 64, 1024, len(content)))))
     word, head, part, tail = rng.choice(WORDS), content[:at], content[at : at + length], content[at + length :]
-    if draw < 2 and content:  # flip bits
-        changed = bytearray(content)
-        for _ in range(rng.choice((1, 1, 2, 8))):
-            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-        return bytes(changed)
-    if draw < 4:  # overwrite
-        return head + word + content[at + len(word) :]
-    if draw == 4:  # insert
-        return head + rng.choice((word, rng.randbytes(rng.randint(1, 40)))) + content[at:]
-    if draw == 5:  # truncate
-        return rng.choice((head, content[at:], content[: max(0, len(content) - rng.randint(1, 12))]))
-    if draw == 6:  # delete
-        return head + tail
-    if draw == 7:  # repeat
-        return head + part * (rng.choice((2, 2, 3, 50)) if len(part) < 2000 else 2) + tail
-    if draw == 8:  # swap
-        a, b, c, d = sorted(rng.randrange(len(content) + 1) for _ in range(4))
-        return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
-    return head + other[rng.choice((at, rng.randrange(len(other) + 1))) :]  # splice
+    a, b, c, d = sorted(rng.randrange(len(content) + 1) for _ in range(4))
+    flipped = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 8)) if content else 0):
+        flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+    overwritten = head + word + content[at + len(word) :]
+    return rng.choice((
+        bytes(flipped), bytes(flipped), overwritten, overwritten,
+        head + rng.choice((word, rng.randbytes(rng.randint(1, 40)))) + content[at:],  # inserted
+        rng.choice((head, content[at:], content[: max(0, len(content) - rng.randint(1, 12))])),  # cut off
+        head + tail,
+        head + part * (rng.choice((2, 2, 3, 50)) if len(part) < 2000 else 2) + tail,
+        content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:],  # exchanged
+        head + other[rng.choice((at, rng.randrange(len(other) + 1))) :],  # spliced
+    ))  # fmt: skip
 
 
 def mutate_lines(rng: Random, lines: list[bytes], spares: list[bytes], odd: tuple[bytes, ...]) -> list[bytes]:
     """Lines dropped, doubled, exchanged, borrowed from another file, or of no sense."""
-    lines, at, draw = list(lines), rng.randrange(len(lines)), rng.randrange(6)
-    if draw == 0:
-        del lines[at : at + rng.choice((1, 1, 4))]
-    elif draw == 1:
-        lines.insert(at, rng.choice(lines))
-    elif draw == 2:
-        another = rng.randrange(len(lines))
-        lines[at], lines[another] = lines[another], lines[at]
-    elif draw == 3:
-        lines[at] = rng.choice(spares)
-    elif draw == 4:
-        lines.insert(rng.randrange(len(lines) + 1), rng.choice((*spares, *odd)))
-    else:
-        lines = [*lines[:at], *spares[at:]]
-    return lines or [b""]
+    at, another = rng.randrange(len(lines)), rng.randrange(len(lines) + 1)
+    swapped = list(lines)
+    swapped[at], swapped[another - 1] = swapped[another - 1], swapped[at]
+    return rng.choice((
+        lines[:at] + lines[at + rng.choice((1, 1, 4)) :],
+        [*lines[:at], rng.choice(lines), *lines[at:]],
+        swapped,
+        [*lines[:at], rng.choice(spares), *lines[at + 1 :]],
+        [*lines[:another], rng.choice((*spares, *odd)), *lines[another:]],
+        [*lines[:at], *spares[at:]],
+    )) or [b""]  # fmt: skip
 
 
 def junk(rng: Random) -> Any:
@@ -185,27 +176,18 @@ def mutate_ids(rng: Random, content: bytes) -> bytes:
 
 def mutate_folder(rng: Random, files: Files) -> Files:
     """Another set of files: one missing, one too many, renamed, exchanged, or something that is no file."""
-    changed: dict[str, Entry] = dict(files)
-    name = rng.choice(sorted(changed))
-    draw = rng.randrange(8)
-    if draw == 0:
-        del changed[name]
-    elif draw == 1:
-        changed[rng.choice(("extra", ".hidden", "\x1b[2J", "a\nb", "certificate.json.sig", "x" * 200))] = b"x"
-    elif draw == 2:
-        changed[f"{name}.old"] = changed.pop(name)
-    elif draw == 3:
-        another = rng.choice(sorted(changed))
-        changed[name], changed[another] = changed[another], changed[name]
-    elif draw == 4:
-        changed[name] = Special("folder")
-    elif draw == 5:
-        changed[name] = Special("pipe")
-    elif draw == 6:
-        changed[name] = Special("link", rng.choice((name, "missing", "/dev/null", "/dev/zero", ".", *sorted(changed))))
-    else:
-        changed[name] = b""
-    return changed
+    name, another = rng.choice(sorted(files)), rng.choice(sorted(files))
+    rest = {other: entry for other, entry in files.items() if other != name}
+    target = rng.choice((name, "missing", "/dev/null", "/dev/zero", ".", *sorted(files)))
+    extra = rng.choice(("extra", ".hidden", "\x1b[2J", "a\nb", "certificate.json.sig", "x" * 200))
+    changed: tuple[dict[str, Entry], ...] = (
+        rest,
+        {**files, extra: b"x"},
+        {**rest, f"{name}.old": files[name]},
+        {**files, name: files[another], another: files[name]},
+        *({**files, name: entry} for entry in (Special("folder"), Special("pipe"), Special("link", target), b"")),
+    )
+    return rng.choice(changed)
 
 
 Arrays = dict[str, np.ndarray]

@@ -174,18 +174,14 @@ def _parts(content: bytes) -> tuple[bytes, bytes]:
 
 
 def _changed_points(rng: Random, points: list[bytes], others: list[bytes]) -> list[bytes]:
-    at, draw = rng.randrange(len(points)), rng.randrange(5)
-    if draw == 0:
-        points[at] = rng.choice(_ODD_POINTS).to_bytes(32, "little")
-    elif draw == 1:
-        points[at] = rng.choice((*others, rng.randbytes(31) + b"\x01"))
-    elif draw == 2:
-        rng.shuffle(points)
-    elif draw == 3:
-        points[at] = rng.choice(points)
-    else:
-        points[at:] = rng.choice(([], points[at:][::-1], [*points[at:], *others]))
-    return points
+    at = rng.randrange(len(points))
+    one = rng.choice((*points, rng.choice(_ODD_POINTS).to_bytes(32, "little"), *others, rng.randbytes(31) + b"\x01"))
+    return rng.choice((
+        [*points[:at], one, *points[at + 1 :]],
+        [*points[:at], rng.choice(_ODD_POINTS).to_bytes(32, "little"), *points[at + 1 :]],
+        rng.sample(points, len(points)),
+        points[:at] + rng.choice(([], points[at:][::-1], [*points[at:], *others])),
+    ))  # fmt: skip
 
 
 def judge_message(folder: Path, seed: Seed, files: Files) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
-    MAX_REFINEMENT,
     SAMPLER_DISTANCE,
     Calibration,
     Unit,
@@ -136,8 +135,6 @@ def described(certificate: Certificate) -> Strategy:
 def calibrated_by(c: Certificate) -> tuple[CalibratedStep, ...]:
     """Return the steps behind a certificate: its strategy lays them out again, with the stated noise."""
     layout = described(c).steps(declared_by(c))
-    if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
-        raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
     if len(c.steps) != len(layout):
         raise VerificationError(f"strategy {c.strategy.name} has {len(layout)} steps, the certificate {len(c.steps)}")
     grids = (Grid(step.sigma, step.grid, step.refinement) for step in c.steps)
@@ -183,16 +180,11 @@ def _stated_grid(grid: Grid, noisy: bool) -> float:
 
 def _step(one: CalibratedStep, calibrated: Sequence[CalibratedStep], noisy: bool) -> StepStatement:
     step, grid = one.step, one.grid
+    copied = ("name", "purpose", "published", "rows", "numbers", "moved", "sensitivity")
     whole = composed_mu(other.mu for other in calibrated if other.step.payer is step.payer) if noisy else 0.0
     return StepStatement(
-        name=step.name,
-        purpose=step.purpose,
+        **{name: getattr(step, name) for name in copied},
         payer=step.payer.value,
-        published=step.published,
-        rows=step.rows,
-        numbers=step.numbers,
-        moved=step.moved,
-        sensitivity=step.sensitivity,
         rounding=step.rounding(grid),
         sigma=grid.sigma,
         grid=_stated_grid(grid, noisy),

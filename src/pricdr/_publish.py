@@ -12,8 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pricdr import __version__
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
@@ -361,13 +359,8 @@ def _warn_before_spending(foreseen: Certificate, ratings: RatingsSource, bounds:
     """Warn the caller of the caller. Who asks for a test release has been told by the name of the argument."""
     if not foreseen.promises:
         return
-    texts = cautions(foreseen, counted=counted)
-    if bounds.rating_bound is None and isinstance(ratings, Ratings) and ratings.has_values and len(ratings):
-        values = ratings.matrix.data
-        half_steps = bool((np.rint(2 * values) == 2 * values).all())
-        if stars := stars_caution(ratings, (float(values.min()), float(values.max())), half_steps=half_steps):
-            texts = [stars, *texts]
-    for text in texts:
+    stars = stars_caution(ratings) if bounds.rating_bound is None else None
+    for text in [*([] if stars is None else [stars]), *cautions(foreseen, counted=counted)]:
         warnings.warn(text, PublishWarning, stacklevel=3)
 
 

@@ -257,13 +257,17 @@ class Ratings:
 
 
 def stars_caution(
-    ratings: "RatingsSource", rating_range: tuple[float, float] | None, *, half_steps: bool
+    ratings: "RatingsSource", rating_range: tuple[float, float] | None = None, *, half_steps: bool = False
 ) -> str | None:
     """Return a warning where ratings look like stars and, without a threshold, all of them count as likes.
 
     Not where ``prepare`` filtered them, since the threshold was chosen there; nor where even the fewest stars are more
-    than half of the most, since lower ratings were then left out before.
+    than half of the most, since lower ratings were then left out before. Of ratings in memory the range need not be
+    given.
     """
+    if rating_range is None and isinstance(ratings, Ratings) and ratings.has_values and len(ratings):
+        values = ratings.matrix.data
+        rating_range, half_steps = (values.min(), values.max()), bool((np.rint(2 * values) == 2 * values).all())
     if rating_range is None or not half_steps or ratings.threshold is not None or ratings.filtered_by is not None:
         return None
     fewest, most = rating_range

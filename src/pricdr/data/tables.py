@@ -62,12 +62,8 @@ def columns_of(ratings: Ratings) -> Columns:
 def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] | None = None) -> None:
     """Write ``ratings`` as Parquet: ``user``, ``item`` and, where there are values, ``rating``.
 
-    The same ratings give the same bytes. Users and items without a rating have no row in it.
-
-    Args:
-        path: A file that does not exist yet.
-        ratings: The ratings to write, in the order of their users and items.
-        metadata: Further key-value metadata; ``filtered_by`` is added under ``pricdr.filtered``.
+    The same ratings give the same bytes. Users and items without a rating have no row in it. ``filtered_by`` is added
+    to the metadata, under ``pricdr.filtered``.
 
     >>> import tempfile
     >>> from pricdr import read_ratings

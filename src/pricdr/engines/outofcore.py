@@ -314,17 +314,9 @@ def read_on_disk(
     threshold: float | None = None,
     progress: Progress = silent,
 ) -> DiskReading:
-    """Read rows into the workspace, and return the ratings that they make.
+    """Read rows into the workspace, and return the ratings that they make, of these users and items or of all.
 
-    Args:
-        path: What to read.
-        options: How to read it.
-        workspace: The folder to keep the rows in.
-        users: The users who will be selected; by default all who occur in the rows.
-        items: The items that will be selected; by default all.
-        keep_values: Whether values are needed after repeated pairs are merged and the threshold is applied.
-        threshold: Pairs rated below it are left out, after merging.
-        progress: Called with how much has been read.
+    ``keep_values`` says whether values are needed after repeated pairs are merged and the threshold is applied.
     """
     given = path if isinstance(path, Query) else find_inputs(path)
     with opened_table(given, options, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:

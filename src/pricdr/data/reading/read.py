@@ -286,13 +286,7 @@ def opened_table(
 ) -> Iterator[RatingsTable]:
     """Yield all rows of files or of a query, each checked.
 
-    Args:
-        given: What to read.
-        options: How to read it.
-        workspace: The private folder for what does not fit into memory.
-        memory: How many bytes DuckDB may use; the memory limit by default.
-        on_disk: Whether rows are kept in a database in that folder.
-        progress: Called with the bytes that have been read.
+    DuckDB may use ``memory`` bytes (the memory limit by default); ``on_disk`` keeps rows in the workspace.
     """
     memory = memory_limit() if memory is None else memory
     files = [file.path for file in given.files] if isinstance(given, InputFiles) else []
@@ -528,10 +522,7 @@ def deduplicate(keys: Keys, values: Floats | None, seconds: Floats | None) -> tu
     largest value. One person's row must not affect other pairs: the guarantee of a release relies on one row changing
     one entry of the matrix.
 
-    Args:
-        keys: A number for each row; rows of one (user, item) pair have the same.
-        values: The ratings; without them all rows of a pair are the same.
-        seconds: The times, if there is a time column.
+    ``keys`` are numbers that rows of one (user, item) pair share.
 
     >>> values, times = np.array([5.0, 2.0, 4.0]), np.array([10.0, 30.0, 20.0])
     >>> deduplicate(np.zeros(3, dtype=np.int64), values, times)[0].tolist()
@@ -631,11 +622,7 @@ def read_ratings_file(
     No row decides how another is read: JSON lines must have a user, an item and a rating each, ``.dat`` files four
     fields, unless ``columns`` says otherwise.
 
-    Args:
-        path: See :func:`read_ratings`.
-        threshold: See :func:`read_ratings`.
-        with_times: Also return the time of each rating.
-        options: The other arguments of :func:`read_ratings`.
+    The arguments are those of :func:`read_ratings`; ``with_times`` also returns the time of each rating.
 
     Raises:
         InputError: The file cannot be used; the message names the file, the place, the value and the rule.

@@ -56,25 +56,9 @@ def test_every_path_of_every_command_refuses_an_address(refused, name, parameter
     refused(*name.split(" ")[1:], *words, says=(ADDRESS, "s3:// is not supported"))
 
 
-def test_there_are_many_paths_to_check():
-    assert len(PATHS) > 40
-
-
-@pytest.mark.parametrize("scheme", ["s3", "S3", "gs", "abfs", "abfss", "hdfs", "http", "https", "sftp"])
-def test_each_scheme_is_named(scheme):
-    with pytest.raises(InputError, match=f"^{scheme}://bucket/r.csv: {scheme}:// is not supported"):
-        require_local(Path(f"{scheme}://bucket/r.csv"))
-
-
 @pytest.mark.parametrize("path", ["", ".", "/", "s3", "s3/x", "c:/x", "folder/s3:/x", "./s3:x", "/s3:/x", "ratings:/x"])
 def test_everything_else_is_a_path(path):
     require_local(Path(path))
-
-
-def test_a_folder_of_that_name_is_a_path(here):
-    (here / "s3:").mkdir()
-    (here / "s3:" / "r.csv").write_text("user,item\na,x\n")
-    assert library.read_ratings("s3://r.csv").users == ("a",)
 
 
 @pytest.mark.parametrize(

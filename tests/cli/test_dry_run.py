@@ -66,14 +66,6 @@ def test_a_dry_run_spends_draws_and_writes_nothing(here, ratings, users, pricdr,
     assert tree() == before
 
 
-def test_what_it_draws_would_be_noticed(ratings, publish, monkeypatch):
-    def drawn(*_, **__):
-        raise AssertionError("something was drawn")
-
-    monkeypatch.setattr(sys.modules["pricdr._publish"], "Run", drawn)
-    assert "something was drawn" in publish(ratings).err
-
-
 @pytest.mark.parametrize("options", STRATEGIES, ids=" ".join)
 def test_the_certificate_foreseen_is_the_one_issued(here, ratings, users, pricdr, publish, options):
     unit = "user" if "user" in options else "rating"
@@ -115,55 +107,6 @@ def test_a_dry_run_refuses_what_the_real_run_would(ratings, ledger, dry_run, pub
     assert tree() == before
 
 
-@pytest.mark.parametrize("kind", ["read-only", "hard link"])
-def test_a_ledger_that_cannot_be_spent_from_is_refused_in_a_dry_run_too(here, ratings, ledger, dry_run, kind):
-    if kind == "read-only":
-        ledger.chmod(0o444)
-    else:
-        (here / "other.jsonl").hardlink_to(ledger)
-    outcome = dry_run(ratings, "--ledger", ledger)
-    assert outcome.code == 2
-    assert kind.replace("hard link", "names (hard links)") in outcome.err
-
-
-def test_the_papers_calibration_costs_what_it_delivers(ratings, users, dry_run):
-    outcome = dry_run(ratings, "--users", users, "--strategy", "jlt", *config(calibration="paper"))
-    assert "paper calibration: nominal epsilon 4, exact 0.0" in outcome.out
-
-
-def test_a_dry_run_without_noise_says_so(ratings, users, dry_run):
-    shown = dry_run(ratings, "--users", users, *config(insecure_no_noise=True)).out
-    assert "noise: none" in shown
-    assert "cost: it is NOT PRIVATE" in shown
-
-
-def test_json_on_standard_output_is_nothing_else(here, ratings, users, publish):
-    outcome = publish(ratings, "--users", users, "--json", "-")
-    content = json.loads(outcome.out)
-    assert content["release"] == "release"
-    assert content["certificate"] == json.loads((here / "release" / "certificate.json").read_text())
-    assert "published Release(3 users" in outcome.err
-
-
-def test_json_and_log_hold_nothing_read_off_the_ratings(here, users, pricdr):
-    """Two inputs of the same declared form, one of them nearly empty, and the same text in both files."""
-    (here / "many.csv").write_text("user,item,rating\n" + "".join(f"u{at},i{at},{at % 7}\n" for at in range(300)))
-    (here / "one.csv").write_text("user,item,rating\nalice,rare-item-7,3\n")
-    texts = []
-    for name in ("many", "one"):
-        (here / "ratings.csv").write_bytes((here / f"{name}.csv").read_bytes())
-        fixed = ("publish", "ratings.csv", "--users", users, "--epsilon", 4, "--delta", 1e-6, "--out", "release")
-        values = ("--values", "--rating-bound", 5, "--rating-step", 1, "--insecure-seed", 1)
-        assert pricdr(*fixed, *values, "--json", f"{name}.json", *config(log=f"{name}.jsonl")).code == 0
-        texts.append((here / f"{name}.json").read_text() + (here / f"{name}.jsonl").read_text())
-        for path in (here / "release").iterdir():
-            path.unlink()
-        (here / "release").rmdir()
-    drawn = r'"(time|process|certificate_sha256|digest|release\.safetensors|README\.md)": ?"?[\w:.+-]+"?'
-    assert re.sub(drawn, "", texts[0]) == re.sub(drawn, "", texts[1])
-    assert "rare-item-7" not in texts[1]
-
-
 def _events(file):
     return [json.loads(line) for line in file.read_text().splitlines()]
 
@@ -184,26 +127,6 @@ def test_the_log_says_what_happened_and_is_private(here, ratings, users, ledger,
     assert (failed["error"], failed["exit_code"]) == ("BudgetError", 1)
     assert "refuses: spent so far epsilon 4" in failed["message"]
     assert stat.S_IMODE((here / "publish.jsonl").stat().st_mode) == 0o600
-
-
-def test_a_log_never_quotes_a_row(here, users, publish):
-    (here / "bad.csv").write_text("user,item,rating\nalice,secret-item,not a number\n")
-    values = ("--values", "--rating-bound", 5, "--rating-step", 1)
-    outcome = publish("bad.csv", "--users", users, *values, *config(log="publish.jsonl"))
-    assert "not a number" in outcome.err
-    (_, failed) = _events(here / "publish.jsonl")
-    assert (failed["event"], failed["error"]) == ("failed", "InputError")
-    assert "message" not in failed
-    assert "not a number" not in (here / "publish.jsonl").read_text()
-
-
-def test_a_log_that_cannot_be_written_is_refused_before_anything_is_spent(here, ratings, ledger, refused_publish):
-    refused_publish(ratings, *config(log=here / "nowhere" / "publish.jsonl"), says=("cannot write", "nowhere"))
-
-
-@pytest.mark.parametrize("name", ["ratings.csv", "budget.jsonl", "users.txt"])
-def test_a_file_that_is_no_log_is_not_appended_to(ratings, ledger, refused_publish, name):
-    refused_publish(ratings, *config(log=name), says=(name, "is not a log"))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -228,28 +151,3 @@ def test_values_that_are_clamped_or_rounded_are_counted_on_screen_alone(here, pr
         for path in (here / "release").iterdir():
             assert b"outside [0, 5]" not in path.read_bytes()
     assert "--values:" not in pricdr(*fixed[:-2], "other", run).err, "rows that count as 1 are not clamped"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--json", "release/facts.json"),
-        ("--json", "release"),
-        config(log="release"),
-        config(log="release/log"),
-        (*config(log="both"), "--json", "both"),
-        ("--json", "./new/../release/facts.json", "--dry-run"),
-    ],
-    ids=" ".join,
-)
-def test_log_and_json_are_never_put_where_the_release_goes(ratings, refused_publish, options):
-    refused_publish(ratings, *options, says="must be different, none inside another")
-
-
-def test_a_json_file_that_cannot_be_written_is_found_before_anything_is_spent(here, ratings, refused_publish):
-    (here / "file").write_text("")
-    refused_publish(ratings, "--json", "file/facts.json", says="is not a folder")
-
-
-def test_a_log_has_no_dash(ratings, refused_publish):
-    refused_publish(ratings, *config(log="-"), says="log takes a file")

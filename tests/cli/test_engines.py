@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from pricdr import Ledger, memory, verify
-from pricdr.data.ids import read_ids
 from pricdr.engines import outofcore
 from tests.settings import config
 
@@ -60,28 +59,6 @@ def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, on_di
     assert memory.err == local.err
 
 
-def test_the_screen_counts_the_same_repeats_and_dropped_rows(many, publish, on_disk):
-    memory = publish(many, *SEEDED, "--threshold", 3, out="memory").out.splitlines()
-    on_disk()
-    local = publish(many, *SEEDED, "--threshold", 3, out="local").out.splitlines()
-    assert any("rows repeat a (user, item) pair; the largest value counts" in line for line in memory)
-    assert any("rated below 3" in line for line in memory)
-    assert memory[:-1] == [line for line in local if not line.startswith("out of core")][:-1]
-
-
-def test_several_files_are_sorted_as_one(here, many, publish, on_disk):
-    lines = many.read_text().splitlines()
-    (here / "parts").mkdir()
-    for at in range(3):
-        (here / "parts" / f"{at}.csv").write_text("\n".join([lines[0], *lines[1 + at :: 3]]) + "\n")
-    assert publish(many, *SEEDED, "--threshold", 3, out="whole").code == 0
-    on_disk()
-    outcome = publish("parts", *SEEDED, "--threshold", 3, out="parts.release")
-    assert outcome.code == 0
-    assert "\nparts: 3 files, 3,000 rows" in outcome.out
-    assert files_of(here / "whole") == files_of(here / "parts.release")
-
-
 def test_large_files_are_sorted_on_disk_and_it_says_why(many, publish, on_disk):
     assert "out of core" not in publish(many, out="other").out
     on_disk()
@@ -114,38 +91,6 @@ def test_the_parts_of_the_stated_memory_add_up():
         "larger of 50.0 MB to sort and 60.0 MB to compute (item vectors 30.0 MB, users' rows 20.0 MB, blocks of users "
         "10.0 MB)"
     )
-
-
-def test_a_smaller_limit_gives_a_smaller_sort_down_to_a_floor(monkeypatch):
-    memory = {}
-    for limit in ("1MB", "400MB", "800MB", "8TB"):
-        monkeypatch.setenv("PRICDR_MEMORY", limit)
-        memory[limit] = outofcore.sort_memory() // 10**6
-    assert memory == {"1MB": 64, "400MB": 100, "800MB": 200, "8TB": 256}
-
-
-FULL = """
-import resource, runpy, signal, sys
-from pricdr.engines import outofcore
-outofcore.EXPANSION = 10**9
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
-runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.parametrize("largest", [1 << 12, 1 << 16])
-def test_a_disk_that_fails_at_any_step_is_one_line_and_nothing_is_spent(here, many, ledger, largest):
-    """No file can grow beyond a limit, as on a full disk."""
-    before = ledger.read_bytes()
-    arguments = ["publish", str(many), "--epsilon", "1", "--delta", "1e-6", "--out", "release", "--threshold", "3"]
-    command = [sys.executable, "-c", FULL, str(largest), *arguments, "--ledger", str(ledger)]
-    outcome = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
-    assert outcome.returncode == 2, outcome.stderr
-    assert outcome.stderr.splitlines()[-1].startswith(f"error: cannot sort in {here}: "), outcome.stderr
-    assert outcome.stderr.count("error:") == 1
-    assert ledger.read_bytes() == before
-    assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "many.csv", "users.txt"]
 
 
 KILLED = """
@@ -199,28 +144,6 @@ def test_a_dry_run_counts_and_does_not_sort(here, many, publish, on_disk):
     assert sorted(path.name for path in here.iterdir()) == ["many.csv", "users.txt"]
 
 
-def test_refusals_name_the_option(here, many, publish, on_disk):
-    on_disk()
-    assert "temp-dir is for --engine duckdb" in publish(many, *config(temp_dir=here), "--engine", "spark").err
-    assert "--engine spark reads Parquet or a table" in publish(many, "--engine", "spark").err
-    missing = publish(many, *config(temp_dir=here / "nowhere"))
-    assert missing.code == 2
-    assert "nowhere: No such file or directory" in missing.err
-    assert publish(many, *config(temp_dir=here), out="one").code == 0
-
-
-def test_noise_alone_is_warned_of_with_ratings_on_disk_too(here, many, publish, on_disk):
-    on_disk()
-    (here / "strangers.txt").write_text("nobody\n")
-    for options, warning in (
-        (("--users", "strangers.txt"), "no listed user rated a listed item"),
-        (("--threshold", 9), "no rating is at least 9"),
-    ):
-        outcome = publish(many, *options, out=f"release{len(warning)}")
-        assert outcome.code == 0
-        assert warning in outcome.err
-
-
 def test_a_list_of_a_hundred_million_ids_is_refused_by_its_size(here, monkeypatch, publish, ratings):
     monkeypatch.setenv("PRICDR_MEMORY", "8GB")
     with (here / "users.txt").open("wb") as file:
@@ -230,12 +153,6 @@ def test_a_list_of_a_hundred_million_ids_is_refused_by_its_size(here, monkeypatc
     assert outcome.code == 2
     assert "users.txt: a list of about 99,99" in outcome.err  # 65,536 bytes do not end where a line does
     assert "of memory, the limit is 8.0 GB" in outcome.err
-
-
-def test_a_list_within_the_limit_is_read(here, monkeypatch):
-    (here / "users.txt").write_bytes(b"".join(b"user%08d\n" % at for at in range(10_000)))
-    monkeypatch.setenv("PRICDR_MEMORY", "3MB")
-    assert len(read_ids(here / "users.txt")) == 10_000
 
 
 MEASURED = """

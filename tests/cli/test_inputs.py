@@ -47,20 +47,6 @@ def test_standard_input_in_a_process_of_its_own(here, many):
     assert (here / "piped" / "certificate.json").exists()
 
 
-@pytest.mark.slow
-def test_every_command_that_reads_ratings_takes_a_folder(here, many, pricdr):
-    assert pricdr("split", "ratings", "--out", "split").code == 0
-    assert pricdr("train", "ratings", "--method", "popularity", "--out", "folder").code == 0
-    assert pricdr("train", "one.parquet", "--method", "popularity", "--out", "one").code == 0
-    assert pricdr("train", "split", "--method", "popularity", "--out", "measured").code == 0
-    assert pricdr("train", "ratings", "--like", "measured", "--out", "like").code == 0
-    seen = ("--seen", "ratings/**/*.parquet")
-    assert pricdr("recommend", "folder", *seen, "--out", "folder.csv").code == 0
-    assert pricdr("recommend", "one", *seen, "--out", "one.csv").code == 0
-    assert (here / "folder.csv").read_bytes() == (here / "one.csv").read_bytes()
-    assert pricdr("prepare", "ratings", "one.parquet", "--threshold", "none", "--core", 1, "--out", "pair").code == 0
-
-
 @pytest.mark.parametrize(
     ("command", "says"),
     [

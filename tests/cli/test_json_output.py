@@ -45,11 +45,6 @@ def test_a_file_holds_the_json_and_people_read_standard_output(pricdr, here):
     assert json.loads((here / "new folder" / "found.json").read_text())["draws"] == 2000
 
 
-def test_an_existing_file_is_refused_before_any_work(refused, here):
-    (here / "found.json").write_text("precious")
-    refused("audit", "no such release", "--json", "found.json", says=("found.json", "exists already"))
-
-
 def test_hostile_text_stays_ascii_and_numbers_that_are_not_finite_become_null(capsys):
     app = typer.Typer()
 
@@ -66,9 +61,3 @@ def test_hostile_text_stays_ascii_and_numbers_that_are_not_finite_become_null(ca
     assert "\x1b" not in out
     assert json.loads(out) == {"name": "\x1b[31m\u202e\n", "values": [1.5, None, {"inner": [None, None, True, 3]}]}
     assert err == "for people\nwarning: beware\n"
-
-
-def test_in_a_process_of_its_own_the_output_parses(process):
-    outcome = process(*AUDIT, "--json", "-")
-    assert outcome.code == 0
-    assert json.loads(outcome.out)["one_run"]["confidence"] == 0.95

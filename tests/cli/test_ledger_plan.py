@@ -115,39 +115,6 @@ def test_a_price_is_planned_for_by_the_week(ratings, ledger, pricdr, publish):
     assert pricdr("ledger", "plan", "--epsilon", 8, "--releases", 100_000).code == 0  # no calendar goes that far
 
 
-def test_a_plan_spends_nothing(ledger, pricdr, tree):
-    before = tree()
-    assert pricdr("ledger", "plan", ledger, "--releases", 3).code == 0
-    assert tree() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--releases", 2), ("a ledger", "--epsilon")),
-        (("--releases", 0, "--epsilon", 8), "releases must be a whole number"),
-        (("--releases", 2, "--epsilon", -1), "epsilon must be"),
-        (("--releases", 2, "--epsilon", 8, "--delta", 2), "delta must lie"),
-        (("budget.jsonl", "--releases", 2, "--epsilon", 9), "a ledger, which states its budget"),
-        (("budget.jsonl", "--releases", 2, "--delta", 1e-5), "a ledger, which states its budget"),
-        (("budget.jsonl", "--releases", 2, "--unit", "user"), "a ledger, which states its budget"),
-        (("nowhere.jsonl", "--releases", 2), "cannot read ledger nowhere.jsonl"),
-        (("--epsilon", 8), "--releases"),
-        (("--epsilon", 8, "--releases", 2, "--each", 1), "either --releases"),
-        (("--epsilon", 8, "--each", 0), "epsilon must be"),
-    ],
-)
-def test_plans_that_cannot_be_made_are_one_line(ledger, refused, options, says):
-    refused("ledger", "plan", *options, says=says)
-
-
-def test_init_takes_the_default_unit_of_publish_and_warns_of_a_large_budget(here, pricdr):
-    outcome = pricdr("ledger", "init", "a.jsonl", "--epsilon", 9, "--delta", 1e-6)
-    assert "for one rating" in outcome.out
-    assert "warning: epsilon = 9 is above 8" in outcome.err
-    assert Ledger("a.jsonl").read().budget.unit is Unit.RATING
-
-
 def test_every_ledger_command_writes_json_and_nothing_else(here, ratings, pricdr, publish):
     budget = {"epsilon": 8.0, "delta": 1e-6, "unit": "rating"}
     made = pricdr("ledger", "init", "b.jsonl", "--epsilon", 8, "--delta", 1e-6, "--json", "-")

@@ -88,15 +88,6 @@ def test_nothing_that_leaves_the_source_tells_of_skipped_rows_or_stars(here, pub
     assert written[0] == written[1]
 
 
-@pytest.mark.parametrize(
-    ("options", "warned"),
-    [((), True), (("--threshold", 3), False), (("--values", "--rating-bound", 5, "--rating-step", 1), False)],
-)
-def test_stars_without_a_threshold_are_warned_of(ratings, publish, options, warned):
-    said = "ratings from 1 to 5 look like stars: without a threshold each row counts as a like, even one of 1"
-    assert (said in publish(ratings, *options).err) == warned
-
-
 def test_stars_are_warned_of_where_they_become_likes(here, pricdr, odd):
     for command in (("split", odd, "--out", "split"), ("train", odd, "--method", "popularity", "--out", "model")):
         assert "look like stars" in pricdr(*command, *OPTIONS).err

@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 
-from pricdr import Guarantee, Ledger, Ratings, Release, publish
-from pricdr.errors import ParameterError
+from pricdr import Guarantee, Ledger, Ratings, publish
 from pricdr.signing import create_keys, read_private_key
 from pricdr.strategies import Spectral
 
@@ -105,20 +104,6 @@ def test_an_empty_variable_is_no_way_to_switch_the_check_off(read, monkeypatch):
     assert read("verify", "signed", "--public-key", "trusted.pub").code == 0
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("publish", "ratings.csv", *PROMISE, "--out", "new"),
-        ("train", "ratings.csv", "--out", "new", "--method", "popularity"),
-        ("audit", "--strategy", "jlt", *PROMISE),
-        ("ledger", "repair", "budget.jsonl", "--forfeit"),
-    ],
-    ids=lambda command: " ".join(command[:2]),
-)
-def test_a_key_that_is_given_where_there_is_nothing_to_check_is_refused(refused, ratings, releases, command):
-    refused(*command, "--public-key", "trusted.pub", says="--public-key trusted.pub has nothing to check here")
-
-
 def test_a_ledger_that_the_pinned_key_did_not_sign_is_not_verified(pricdr, releases):
     for key, code in (("trusted.pub", 0), ("other.pub", 1)):
         assert pricdr("ledger", "verify", "budget.jsonl", "--public-key", key).code == code
@@ -137,16 +122,3 @@ def test_repair_heeds_the_key(pricdr, releases):
     assert (releases / "budget.jsonl").read_bytes() == whole[:-30]
     assert pricdr(*repair, "signed", "--public-key", "trusted.pub").code == 0
     assert (releases / "budget.jsonl").read_bytes() == whole
-
-
-def test_the_library_takes_a_key_or_no_verification_but_not_both(releases):
-    for key in ("trusted.pub", "nowhere.pub"):
-        with pytest.raises(ParameterError, match="not both"):
-            Release.load("unsigned", public_key=key, allow_unverified=True)
-
-
-def test_commands_that_read_no_release_take_no_notice(pricdr, ratings, releases, monkeypatch):
-    monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
-    assert pricdr("publish", ratings, *PROMISE, "--out", "new").code == 0
-    assert pricdr("train", ratings, "--out", "alone", "--method", "popularity").code == 0
-    Release.load("unsigned")  # the variable is a matter of the command line

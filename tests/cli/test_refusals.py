@@ -1,267 +1,273 @@
-"""Bad input gets a clear error, nothing lost: one line, exit code 2, no output, no staging, the ledger as it was."""
+"""Bad input and wrong usage: one line, the exit code, no output, no staging, the ledger as it was."""
 
 import gzip
-import json
-import math
-from io import BytesIO
+import shlex
+import shutil
 from types import SimpleNamespace
 
-import polars as pl
 import pytest
 
+from pricdr import cli
 from tests.settings import config
 
-GOOD = b"user,item,rating\nalice,dune,5\nbob,it,4\n"
-JUNK = bytes(range(256)) * 4
-
-
-def parquet(columns) -> bytes:
-    buffer = BytesIO()
-    pl.DataFrame(columns).write_parquet(buffer)
-    return buffer.getvalue()
-
-
-def json_lines(*objects) -> bytes:
-    return "".join(json.dumps(one) + "\n" for one in objects).encode()
-
-
+RATINGS = "user,item,rating\nalice,dune,5\nalice,emma,3\nbob,dune,1\nbob,it,4\ncarol,emma,2\n"
 FILES = {
-    "empty csv": ("r.csv", b"", ("r.csv", "empty")),
-    "blank csv": ("r.csv", b"\n\n  \n", ("r.csv", "empty")),
-    "empty tsv": ("r.tsv", b"", ("r.tsv", "empty")),
-    "empty json lines": ("r.jsonl", b"", ("r.jsonl", "empty")),
-    "empty inter": ("r.inter", b"", ("r.inter", "empty")),
-    "empty dat": ("r.dat", b"", ("r.dat", "empty")),
-    "empty parquet": ("r.parquet", b"", ("r.parquet", "empty")),
-    "gzip of nothing": ("r.csv.gz", gzip.compress(b""), ("r.csv.gz", "empty")),
-    "header only": ("r.csv", b"user,item,rating\n", ("r.csv", "header", "no rows")),
-    "header only, no newline": ("r.csv", b"user,item", ("r.csv", "header", "no rows")),
-    "columns only": ("r.parquet", parquet({"user": [], "item": []}), ("r.parquet", "user column")),
-    "typed columns only": (
-        "r.parquet",
-        parquet(pl.DataFrame(schema={"user": pl.String, "item": pl.String})),
-        ("r.parquet", "no rows"),
-    ),
-    "no user column": ("r.csv", b"who,item\nalice,dune\n", ("r.csv", "no user column", "'who'")),
-    "no item column": ("r.csv", b"user,what\nalice,dune\n", ("r.csv", "no item column", "'what'")),
-    "no user column in parquet": ("r.parquet", parquet({"who": ["a"], "item": ["x"]}), ("no user column", "'who'")),
-    "no item in json lines": ("r.jsonl", json_lines({"user": "a", "what": "x"}), ("row 1", "has no item")),
-    "rating nan": ("r.csv", b"user,item,rating\nalice,dune,nan\n", ("r.csv", "row 1", "'nan'", "finite number")),
-    "rating inf": ("r.csv", b"user,item,rating\nbob,it,4\nalice,dune,inf\n", ("row 2", "'inf'", "finite number")),
-    "rating word": ("r.csv", b"user,item,rating\nalice,dune,good\n", ("row 1", "'good'", "finite number")),
-    "rating empty": ("r.csv", b"user,item,rating\nalice,dune,\n", ("row 1", "rating is empty")),
-    "rating 1e999": ("r.csv", b"user,item,rating\nalice,dune,1e999\n", ("row 1", "1e999", "finite number")),
-    "rating nan in parquet": (
-        "r.parquet",
-        parquet({"user": ["alice"], "item": ["x"], "rating": [math.nan]}),
-        ("row 1", "finite number"),
-    ),
-    "rating null in json lines": (
-        "r.jsonl",
-        json_lines({"user": "alice", "item": "x", "rating": None}),
-        ("row 1", "finite number"),
-    ),
-    "row too short": ("r.csv", b"user,item,rating\nalice,dune,5\nbob,it\n", ("r.csv", "row 2", "too short")),
-    "row too long": ("r.csv", b"user,item,rating\nalice,dune,5\nbob,it,4,9\n", ("r.csv", "row 2", "too long")),
-    "dat row too short": ("r.dat", b"1::2::3::4\n4::5::6\n", ("r.dat", "row 2", "too short")),
-    "json line without an item": (
-        "r.jsonl",
-        json_lines({"user": "alice", "item": "x", "rating": 1}, {"user": "bob"}),
-        ("row 2", "no item"),
-    ),
-    "empty user id": ("r.csv", b"user,item\nalice,dune\n,it\n", ("r.csv", "row 2", "user id is empty")),
-    "empty item id": ("r.csv", b"user,item\nalice,\n", ("r.csv", "row 1", "item id is empty")),
-    "null id in parquet": ("r.parquet", parquet({"user": ["a", None], "item": ["x", "y"]}), ("row 2", "user id")),
-    "junk csv": ("r.csv", JUNK, ("r.csv", "not text")),
-    "junk json lines": ("r.jsonl", JUNK, ("r.jsonl", "not text")),
-    "junk parquet": ("r.parquet", JUNK, ("r.parquet", "Parquet")),
-    "junk gzip": ("r.csv.gz", JUNK, ("r.csv.gz", "gzip")),
-    "half a parquet": ("r.parquet", parquet({"user": ["a"], "item": ["x"]})[:-30], ("r.parquet", "Parquet")),
-    "gzip named csv": ("r.csv", gzip.compress(GOOD), ("r.csv", "gzip")),
-    "truncated gzip": ("r.csv.gz", gzip.compress(GOOD)[:-9], ("r.csv.gz", "gzip", "truncated")),
-    "gzip cut in its header": ("r.csv.gz", gzip.compress(GOOD)[:5], ("r.csv.gz", "gzip", "truncated")),
-    "semicolons in csv": ("r.csv", GOOD.replace(b",", b";"), ("r.csv", "delimiter", "semicolons")),
-    "tabs in csv": ("r.csv", GOOD.replace(b",", b"\t"), ("r.csv", "delimiter", "tabs")),
-    "commas in tsv": ("r.tsv", GOOD, ("r.tsv", "delimiter", "commas")),
-    "commas in inter": ("r.inter", GOOD, ("r.inter", "delimiter", "commas")),
-    "commas in dat": ("r.dat", b"1,2,3\n", ("r.dat", "delimiter", "commas")),
-    "no rating in json lines": ("r.jsonl", json_lines({"user": 1, "item": 1}), ("row 1", "has no rating", "--columns")),
-    "ids that are fractions": ("r.parquet", parquet({"user": [1.5], "item": ["x"]}), ("user column", "whole numbers")),
-    "unknown kind": ("r.xlsx", GOOD, ("r.xlsx", "unknown kind of file", ".csv")),
-    "no suffix": ("ratings", GOOD, ("ratings", "unknown kind of file")),
+    "empty.csv": b"",
+    "header.csv": b"user,item,rating\n",
+    "columns.csv": b"who,item\nalice,dune\n",
+    "unrated.csv": b"user,item\nalice,dune\n",
+    "nan.csv": b"user,item,rating\nalice,dune,nan\n",
+    "short.csv": b"user,item,rating\nalice,dune,5\nbob,it\n",
+    "nobody.csv": b"user,item\nalice,dune\n,it\n",
+    "junk.csv": bytes(range(256)) * 4,
+    "gzip.csv": gzip.compress(RATINGS.encode()),
+    "semicolons.csv": RATINGS.replace(",", ";").encode(),
+    "ratings.xlsx": RATINGS.encode(),
+    "twice.txt": b"alice\nbob\nalice\n",
+    "blank.txt": b"alice\n\nbob\n",
+    "words.csv": b"item,genre\ndune,war\n",
+    "items.txt": b"dune\nemma\n",
+    "pdf.jsonl": b"%PDF",
+    "other.jsonl": b'{"pricdr_ledger": 9}\n',
+    "precious/mine": b"mine",
 }
+HOSTILE = "\x1b[2J"
+MAIN = "--epsilon 4 --delta 1e-6 --dim 8 --out new --users users.txt --ledger budget.jsonl"
+"""Of every ``publish`` below; what comes after it wins."""
 
 
-@pytest.mark.parametrize(("name", "content", "says"), FILES.values(), ids=FILES.keys())
-def test_a_file_that_cannot_be_used_is_refused(here, refused_publish, name, content, says):
-    (here / name).write_bytes(content)
-    refused_publish(name, says=says)
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A folder with ratings, lists, keys, ledgers and releases; refusals leave it as it is."""
+    folder = tmp_path_factory.mktemp("refusals")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "precious").mkdir()
+        for name, content in FILES.items():
+            (folder / name).write_bytes(content)
+        (folder / "ratings.csv").write_text(RATINGS)
+        (folder / "users.txt").write_text("alice\nbob\ndave\n")
+        (folder / "dangling").symlink_to("nowhere")
+        public = "--epsilon 4 --delta 1e-6 --dim 8"
+        for command in (
+            "ledger init budget.jsonl --epsilon 8 --delta 1e-6",
+            "ledger init users.jsonl --epsilon 8 --delta 1e-6 --unit user",
+            "keygen --out key",
+            "keygen --out other",
+            f"publish ratings.csv {public} --out unsigned",
+            f"publish ratings.csv {public} --out signed --sign key",
+            f"publish ratings.csv {public} --out paid --ledger cut.jsonl",
+            f"publish ratings.csv {public} --out bare --insecure-seed 1 --users users.txt",
+        ):
+            if "cut.jsonl" in command:
+                assert cli.run(shlex.split("ledger init cut.jsonl --epsilon 8 --delta 1e-6")) == 0
+            assert cli.run(shlex.split(command)) == 0, command
+        (folder / "cut.jsonl").write_bytes((folder / "cut.jsonl").read_bytes()[:-50])
+        shutil.copytree(folder / "unsigned", folder / "tampered")
+        (folder / "tampered" / "users.txt").write_text("alice\nbob\ncarl\n")
+        shutil.copytree(folder / "signed", folder / "renamed")
+        (folder / "renamed" / "certificate.json.sig").unlink()
+        (folder / "none").mkdir()
+    return folder
 
 
-@pytest.mark.parametrize(("name", "content", "says"), FILES.values(), ids=FILES.keys())
-def test_prepare_refuses_the_same_files(here, refused, name, content, says):
-    (here / name).write_bytes(content)
-    (here / "target.csv").write_bytes(GOOD)
-    refused("prepare", name, "target.csv", "--out", "pair", says=says)
-    refused("prepare", "target.csv", name, "--out", "pair", says=says)
+def settings(**values: object) -> str:
+    return shlex.join(config(**values))
 
 
-def test_a_rating_column_that_is_asked_for_and_missing_is_refused(here, refused_publish):
-    (here / "r.csv").write_bytes(b"user,item\nalice,dune\n")
-    refused_publish("r.csv", "--threshold", 3, says=("r.csv", "rating column", "there is none"))
-    refused_publish("r.csv", "--values", "--rating-bound", 5, "--rating-step", 1, says="there was no rating column")
-    refused_publish("r.csv", "--columns", "user=user,item=item,rating=stars", says=("r.csv", "no column 'stars'"))
-    refused_publish("r.csv", "--columns", "user=1,item=2,rating=3", says=("r.csv", "2 fields", "column 3"))
-
-
-def test_a_named_column_that_is_not_there_is_refused(ratings, refused_publish):
-    refused_publish(ratings, "--columns", "user=nobody,item=item", says=("ratings.csv", "no column 'nobody'"))
-    refused_publish(ratings, "--columns", "user", says=("columns must read", "'user'"))
-
-
-def test_a_threshold_nobody_reaches_is_refused_to_the_target(ratings, refused):
-    refused("train", ratings, "--threshold", 9, "--out", "m", says=("ratings.csv", "at least 9"))
-    refused("split", ratings, "--threshold", 9, "--out", "s", says=("ratings.csv", "at least 9"))
-
-
-def test_a_threshold_that_is_none_is_refused(ratings, refused_publish):
-    refused_publish(ratings, "--threshold", "nan", says=("threshold", "finite", "nan"))
-
-
-def test_a_file_that_is_not_there_is_refused(here, refused_publish):
-    refused_publish("nowhere.csv", says=("nowhere.csv", "no such file"))
-    refused_publish("nowhere.parquet", says=("nowhere.parquet", "no such file"))
-    (here / "folder.csv").mkdir()
-    refused_publish("folder.csv", says=("folder.csv", "folder"))
+PUBLISH = [
+    # files of ratings
+    ("nowhere.csv", "nowhere.csv: no such file"),
+    ("empty.csv", "empty.csv: the file is empty"),
+    ("header.csv", "header.csv: the file has a header and no rows"),
+    ("columns.csv", ("columns.csv", "no user column", "'who'")),
+    ("unrated.csv --threshold 3", ("unrated.csv", "rating column", "there is none")),
+    ("unrated.csv --values --rating-bound 5 --rating-step 1", "there was no rating column"),
+    ("nan.csv", ("row 1", "'nan'", "finite number")),
+    ("short.csv", ("row 2", "too short")),
+    ("nobody.csv", ("row 2", "user id is empty")),
+    ("junk.csv", ("junk.csv", "not text")),
+    ("gzip.csv", ("gzip.csv", "gzip")),
+    ("semicolons.csv", ("delimiter", "semicolons")),
+    ("ratings.xlsx", ("unknown kind of file", ".csv")),
+    ("ratings.csv --columns user=nobody,item=item", "no column 'nobody'"),
+    ("ratings.csv --columns user", ("columns must read", "'user'")),
+    ("ratings.csv extra more", ("argument 'extra'; a pattern", "needs quotes")),
+    ("s3://bucket/r.csv", ("s3://bucket/r.csv", "s3:// is not supported")),
+    ("'red\x1b[31m.csv'", "\\u001b[31m"),
+    # lists, keys, ledgers, outputs
+    ("ratings.csv --users empty.csv", "empty.csv: the file is empty"),
+    ("ratings.csv --users blank.txt", "line 2 is blank"),
+    ("ratings.csv --users twice.txt", "line 3 repeats the id 'alice' of line 1"),
+    ("ratings.csv --items twice.txt", ("twice.txt", "line 3")),
+    ("ratings.csv --items nowhere.txt", "nowhere.txt: no such file"),
+    ("ratings.csv --sign nowhere", ("nowhere", "No such file")),
+    ("ratings.csv --sign ratings.csv", ("ratings.csv", "private key")),
+    ("ratings.csv --ledger nowhere.jsonl", ("nowhere.jsonl", "No such file")),
+    ("ratings.csv --ledger precious", ("precious", "no regular file")),
+    ("ratings.csv --ledger ratings.csv", ("not a valid ledger", "line 1")),
+    ("ratings.csv --ledger users.jsonl", ("users.jsonl", "unit user", "unit rating")),
+    ("ratings.csv --ledger cut.jsonl", ("line 2 is cut off", "pricdr ledger repair")),
+    ("ratings.csv --insecure-seed 7", ("not private", "ledger")),
+    (f"ratings.csv {settings(insecure_no_noise=True)}", ("not private", "ledger")),
+    *[(f"ratings.csv --out {name}", "exists already") for name in ("precious", "ratings.csv", "dangling", ".", "..")],
+    ("nowhere.csv --out a/../b/new", "nowhere.csv"),
+    ("ratings.csv --out ratings.csv/new", "Not a directory"),
+    # values
+    *[(f"ratings.csv --epsilon {value}", ("epsilon", "above 0")) for value in ("0", "-1", "nan", "inf")],
+    *[(f"ratings.csv --delta {value}", ("delta", "between 0 and 1")) for value in ("0", "1", "nan")],
+    ("ratings.csv --epsilon 1e9", "too large to certify"),
+    ("ratings.csv --epsilon many", ("--epsilon", "number", "got 'many'")),
+    ("ratings.csv --epsilon=lots", "got 'lots'"),
+    ("ratings.csv --delta ''", "got ''"),
+    ("ratings.csv --dim 0", ("dim", "at least 1")),
+    ("ratings.csv --dim 257", "at most 256 numbers per user, got 257"),
+    ("ratings.csv --dim ten", ("--dim", "'ten'")),
+    (f"ratings.csv --strategy jlt --dim {10**13}", "at most 1,048,576 numbers per user"),
+    ("ratings.csv --insecure-seed 1.5", "got '1.5'"),
+    ("ratings.csv --threshold nan", ("threshold", "finite")),
+    ("ratings.csv --clip 2", ("clip", "unit rating")),
+    ("ratings.csv --unit item", ("--unit", "'item'", "'rating', 'user'")),
+    ("ratings.csv --unit user", ("unit user", "clip")),
+    ("ratings.csv --unit user --clip 0", ("clip", "above 0")),
+    ("ratings.csv --values", "go together"),
+    ("ratings.csv --values --rating-bound 5", "go together"),
+    ("ratings.csv --rating-bound 5", "go together"),
+    ("ratings.csv --values --rating-bound 5 --rating-step 2", ("multiple", "5", "2")),
+    ("ratings.csv --values --rating-bound -5 --rating-step 1", ("rating_bound", "above 0")),
+    ("ratings.csv --values --rating-bound 5 --rating-step 1 --threshold 3", ("--threshold", "--values")),
+    # strategies and their settings
+    ("ratings.csv --strategy magic", ("--strategy", "magic", "jlt", "sjlt")),
+    ("ratings.csv --strategy guided", "--strategy guided needs --guide"),
+    ("ratings.csv --strategy guided --guide nowhere", "--guide nowhere is not a release folder"),
+    ("ratings.csv --strategy guided --guide bare", ("the guide is marked NOT PRIVATE", "allow_not_private_guide")),
+    ("ratings.csv --strategy guided --guide unsigned", ("lacks 1 of 3 listed users", "'dave'", "fill-guide")),
+    ("ratings.csv --guide unsigned", "guide is no setting of strategy spectral"),
+    ("ratings.csv --strategy features", "--strategy features needs item-features in --config"),
+    (f"ratings.csv --strategy features {settings(item_features='words.csv')}", ("words.csv", "genre", "number")),
+    (f"ratings.csv {settings(public_key='key.pub')}", "public-key key.pub has nothing to check here"),
+    (f"ratings.csv {settings(revocations='none')}", "revocations is about a guide"),
+    (f"ratings.csv {settings(fill_guide=True)}", "fill-guide is no setting of strategy spectral"),
+    (f"ratings.csv --strategy jlt {settings(refine=False)}", "refine is no setting of strategy jlt"),
+    (f"ratings.csv --strategy jlt {settings(learn_from='all')}", "learn-from is no setting of strategy jlt"),
+    (f"ratings.csv {settings(density=0.5)}", "density is no setting of strategy spectral"),
+    (f"ratings.csv --strategy sjlt {settings(density=1.01)}", ("density", "(0, 1]", "1.01")),
+    (f"ratings.csv {settings(buckets=10)}", "buckets belongs to learn-from all"),
+    (f"ratings.csv {settings(buckets=0, learn_from='all')}", ("buckets", "at least 1")),
+    (f"ratings.csv {settings(learn_from='others')}", ("learn-from", "others", "listed", "all")),
+    (f"ratings.csv {settings(calibration='paper')}", ("paper", "not for spectral")),
+    (f"ratings.csv {settings(issuer=HOSTILE)}", "issuer must be"),
+    (f"ratings.csv {settings(spark_conf=['spark.x=1'])}", "spark-conf is for --engine spark"),
+    # the file of settings
+    ("ratings.csv --refine", "refine is set in --config FILE"),
+    ("ratings.csv --nonsense", "--nonsense"),
+    (f"ratings.csv {settings(epsilno=4)}", (".toml: unknown key 'epsilno'; allowed are", ", epsilon, ")),
+    (f"ratings.csv {settings(log_json=True)}", "unknown key 'log-json'"),
+    (f"ratings.csv {settings(calibration='rough')}", (".toml: calibration must", "rough", "exact", "paper")),
+    (f"ratings.csv {settings(skip_bad_rows=1)}", "skip-bad-rows must be a valid boolean, got 1"),
+    (f"ratings.csv {settings(unit='week')}", ("--unit", "'week'")),
+    # logs and JSON
+    ("ratings.csv --json new/facts.json", "must be different, none inside another"),
+    (f"ratings.csv --json both {settings(log='both')}", "must be different, none inside another"),
+    (f"ratings.csv {settings(log='-')}", "log takes a file"),
+    (f"ratings.csv {settings(log='nowhere/log')}", ("cannot write", "nowhere")),
+    (f"ratings.csv {settings(log='ratings.csv')}", "ratings.csv is not a log"),
+    (f"ratings.csv {settings(log='budget.jsonl')}", "budget.jsonl is not a log"),
+    ("ratings.csv --json ratings.csv/facts.json", "is not a folder"),
+]
+OTHERS = [
+    ("publish", 2, "Missing option '--epsilon'"),
+    ("publish --epsilon 4 --delta 1e-6 --out new", 2, "Missing argument 'RATINGS'"),
+    ("keygen", 2, "--out"),
+    ("keygen --out key", 2, "exists already"),
+    ("verify", 2, "folder"),
+    ("verify nowhere", 2, ("nowhere", "no such folder")),
+    ("verify ratings.csv", 2, "it is not a folder"),
+    ("verify tampered", 1, "users.txt was changed"),
+    ("verify none", 1, ("certificate.json", "missing")),
+    ("verify renamed", 1, ("certificate.json.sig", "missing")),
+    ("verify signed --public-key other.pub", 1, "a key other than"),
+    ("verify unsigned --public-key key.pub", 1, "not signed"),
+    ("verify signed --public-key key", 2, "public key"),
+    ("verify signed --public-key nowhere.pub", 2, ("nowhere.pub", "No such file")),
+    ("verify signed --revocations nowhere", 2, "nowhere is not a folder of revocation notices"),
+    ("inspect tampered --html page.html --json it.json", 1, "users.txt was changed"),
+    ("inspect signed --html signed/page", 2, "put it beside releases"),
+    ("inspect signed signed --html page.html", 2, "the page shows one release, not two"),
+    ("inspect signed nowhere", 2, "nowhere is not a release folder"),
+    ("inspect signed tampered", 2, "tampered does not verify, so there is nothing to compare"),
+    ("inspect a b c", 2, "c"),
+    ("export tampered --out new.parquet", 1, "users.txt was changed"),
+    ("export unsigned --out new.csv", 2, "must end in .parquet"),
+    ("revoke unsigned --key key --reason x --out notices", 2, "is not signed"),
+    ("revoke signed --key other --reason x --out notices", 2, "other did not sign signed"),
+    ("revoke signed --key key.pub --reason x --out notices", 2, "no usable private key"),
+    ("revoke signed --key key --reason '\x1b[2J' --out notices", 2, "reason must be"),
+    ("revoke signed --key key --reason x --out signed/notices", 2, "beside releases"),
+    ("revoke nowhere --key key --reason x --out notices", 2, "no such folder"),
+    ("audit", 2, ("a release folder", "--epsilon")),
+    ("audit nowhere", 2, "no such folder"),
+    ("audit signed --users 50", 2, "a release folder states its own parameters"),
+    ("audit --strategy jlt --epsilon 1", 2, "--delta"),
+    ("audit --epsilon 1 --delta 1e-6 --users 0", 2, ("users", "at least 1")),
+    ("audit --epsilon 1 --delta 1e-6 --draws 0", 2, "draws"),
+    ("audit --epsilon 1 --delta 1e-6 --confidence 2", 2, "confidence"),
+    ("audit --epsilon 1 --delta 1e-6 --public-key key.pub", 2, "has nothing to check here"),
+    ("audit nowhere --json ratings.csv", 2, "exists already"),
+    ("ledger nonsense", 2, "nonsense"),
+    ("ledger init budget.jsonl --epsilon 99 --delta 1e-6", 2, "exists already"),
+    ("ledger init new --epsilon 0 --delta 1e-6", 2, ("epsilon", "above 0")),
+    ("ledger init new --epsilon 1 --delta 1e-6 --unit week", 2, ("--unit", "week")),
+    ("ledger show nowhere", 2, "No such file"),
+    ("ledger show pdf.jsonl", 2, "pdf.jsonl is not a"),
+    ("ledger show other.jsonl", 2, "other.jsonl is not a"),
+    ("ledger show cut.jsonl", 2, ("line 2 is cut off", "pricdr ledger repair")),
+    ("ledger repair cut.jsonl", 2, ("the release whose line was cut off", "--forfeit")),
+    ("ledger repair cut.jsonl paid --forfeit", 2, "or --forfeit"),
+    ("ledger repair cut.jsonl unsigned", 2, "it was made without one"),
+    ("ledger repair cut.jsonl --forfeit --public-key key.pub", 2, "has nothing to check here"),
+    ("ledger repair budget.jsonl --forfeit", 2, "needs no repair"),
+    ("ledger verify budget.jsonl unsigned", 1, "unsigned was made without a ledger"),
+    ("ledger verify budget.jsonl tampered", 1, "tampered: users.txt was changed"),
+    ("ledger verify budget.jsonl --public-key key.pub", 1, "not signed, so key.pub vouches for none of it"),
+    ("ledger plan --releases 2", 2, ("a ledger", "--epsilon")),
+    ("ledger plan budget.jsonl --releases 2 --unit user", 2, "a ledger, which states its budget"),
+    ("ledger plan --epsilon 8", 2, "--releases"),
+    ("ledger plan --epsilon 8 --releases 0", 2, "releases must be a whole number"),
+    ("ledger plan --epsilon 8 --delta 2 --releases 2", 2, "delta must lie"),
+    ("ledger plan --epsilon 8 --releases 2 --each 1", 2, "either --releases"),
+    ("ledger plan --epsilon 8 --each 0", 2, "epsilon must be"),
+    ("prepare ratings.csv --out new", 2, "target"),
+    ("prepare ratings.csv ratings.csv --out new --threshold low", 2, ("--threshold", "'low'", "none")),
+    ("prepare ratings.csv ratings.csv --out new --core two", 2, ("--core", "got 'two'")),
+    ("nonsense", 2, "nonsense"),
+    ("--nonsense", 2, "--nonsense"),
+]
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "empty"),
-        (b"alice\n\nbob\n", "line 2 is blank"),
-        (b"alice\nbob\nalice\n", "line 3 repeats the id 'alice' of line 1"),
-        (JUNK, "not text"),
-    ],
+    ("line", "code", "says"),
+    [*((f"publish {MAIN} {words}", 2, says) for words, says in PUBLISH), *OTHERS],
+    ids=[*(f"publish {words}" for words, _ in PUBLISH), *(line for line, *_ in OTHERS)],
 )
-def test_a_user_list_that_cannot_be_used_is_refused(here, ratings, refused_publish, content, says):
-    (here / "list.txt").write_bytes(content)
-    refused_publish(ratings, "--users", "list.txt", says=("list.txt", says))
-
-
-def test_an_item_list_that_cannot_be_used_is_refused(here, ratings, refused_publish):
-    (here / "items.txt").write_bytes(b"dune\ndune\n")
-    refused_publish(ratings, "--items", "items.txt", says=("items.txt", "line 2", "'dune'"))
-    refused_publish(ratings, "--items", "nowhere.txt", says=("nowhere.txt", "no such file"))
-
-
-VALUES = {
-    "--epsilon": (("0", "-1", "nan", "inf", "-inf"), ("epsilon", "above 0")),
-    "--delta": (("0", "1", "-0.1", "2", "nan", "inf"), ("delta", "between 0 and 1")),
-    "--dim": (("0", "-3", "1.5", "many", ""), "dim"),
-    "--insecure-seed": (("7",), ("not private", "ledger")),
-}
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "says"),
-    [(option, value, says) for option, (values, says) in VALUES.items() for value in values],
-)
-def test_a_value_outside_its_rule_is_refused(ratings, refused_publish, option, value, says):
-    error = refused_publish(ratings, option, value, says=says)
-    if option in ("--epsilon", "--delta"):
-        assert f"{float(value)!r}" in error
-
-
-@pytest.mark.parametrize("density", [0, -0.5, 1.01])
-def test_a_density_outside_its_range_is_refused(ratings, refused_publish, density):
-    refused_publish(ratings, "--strategy", "sjlt", *config(density=density), says=("density", "(0, 1]", str(density)))
-
-
-@pytest.mark.parametrize("clip", ["0", "-1", "nan", "inf"])
-def test_a_clip_that_is_no_length_is_refused(here, ratings, pricdr, refused, clip):
-    file = here / "users.jsonl"
-    pricdr("ledger", "init", file, "--epsilon", 8, "--delta", 1e-6, "--unit", "user")
-    fixed = ("--epsilon", 4, "--delta", 1e-6, "--out", "release", "--unit", "user", "--ledger", file)
-    refused("publish", ratings, *fixed, "--clip", clip, says=("clip", "above 0", clip))
-    refused("publish", ratings, *fixed, says=("unit user", "clip"))
-
-
-def test_a_clip_with_the_rating_unit_is_refused(ratings, refused_publish):
-    refused_publish(ratings, "--clip", 2, says=("clip", "unit rating"))
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--values",), ("--values", "--rating-bound", "--rating-step")),
-        (("--values", "--rating-bound", 5), ("--rating-step",)),
-        (("--rating-bound", 5), "go together"),
-        (("--values", "--rating-bound", 5, "--rating-step", 2), ("multiple", "5", "2")),
-        (("--values", "--rating-bound", -5, "--rating-step", 1), ("rating_bound", "above 0", "-5")),
-        (("--values", "--rating-bound", 5, "--rating-step", 0), ("rating_step", "above 0", "0")),
-        (("--values", "--rating-bound", 5, "--rating-step", 1, "--threshold", 3), ("--threshold", "--values")),
-        (config(calibration="paper"), ("paper", "not for spectral")),
-        (
-            (*config(calibration="paper"), "--strategy", "jlt", "--values", "--rating-bound", 5, "--rating-step", 1),
-            ("paper", "unit rating"),
-        ),
-        (config(insecure_no_noise=True), ("not private", "ledger")),
-    ],
-)
-def test_options_that_do_not_fit_together_are_refused(ratings, refused_publish, options, says):
-    refused_publish(ratings, *options, says=says)
-
-
-def test_an_output_that_exists_is_refused_and_left_alone(here, ratings, refused_publish):
-    (here / "taken").mkdir()
-    (here / "taken" / "precious").write_text("mine")
-    (here / "file").write_text("mine too")
-    (here / "dangling").symlink_to("nowhere")
-    for name in ("taken", "file", "dangling", ".", ".."):
-        refused_publish(ratings, "--out", name, says=(name, "exists already"))
-
-
-@pytest.mark.parametrize("command", ["prepare", "demo"])
-def test_other_commands_refuse_an_output_that_exists_too(here, ratings, refused, command):
-    (here / "taken").mkdir()
-    inputs = (ratings, ratings) if command == "prepare" else ()
-    refused(command, *inputs, "--out", "taken", says=("taken", "exists already"))
-
-
-def test_a_ledger_of_another_unit_is_refused(here, ratings, pricdr, refused_publish):
-    file = here / "users.jsonl"
-    pricdr("ledger", "init", file, "--epsilon", 8, "--delta", 1e-6, "--unit", "user")
-    refused_publish(ratings, "--ledger", file, says=("users.jsonl", "unit user", "unit rating"))
-
-
-def test_a_ledger_that_is_none_is_refused(here, ratings, refused_publish):
-    refused_publish(ratings, "--ledger", "nowhere.jsonl", says=("nowhere.jsonl", "No such file"))
-    refused_publish(ratings, "--ledger", here, says=(str(here), "no regular file"))
-    refused_publish(ratings, "--ledger", ratings, says=("ratings.csv", "not a valid ledger", "line 1"))
-
-
-def test_a_signing_key_that_is_none_is_refused(ratings, refused_publish):
-    refused_publish(ratings, "--sign", "nowhere", says=("nowhere", "No such file"))
-    refused_publish(ratings, "--sign", ratings, says=("ratings.csv", "private key"))
-
-
-def test_folders_made_on_the_way_to_a_refused_output_are_removed_again(refused_publish):
-    refused_publish("nowhere.csv", "--out", "a/b/release", says="nowhere.csv")
-    refused_publish("nowhere.csv", "--out", "a/../b/release", says="nowhere.csv")
+def test_bad_input_is_one_line_and_changes_nothing(work, monkeypatch, capsys, line, code, says):
+    monkeypatch.chdir(work)
+    monkeypatch.delenv("PRICDR_PUBLIC_KEY", raising=False)
+    before = {path: path.lstat().st_mtime_ns for path in work.rglob("*")}
+    assert cli.run(shlex.split(line)) == code
+    err = capsys.readouterr().err
+    refusal, *others = [text for text in err.splitlines() if not text.startswith("warning: ratings from")]
+    assert (refusal[:7], others) == ("error: ", [])
+    assert "should not happen" not in refusal
+    assert refusal.isprintable()
+    for words in (says,) if isinstance(says, str) else says:
+        assert words in refusal
+    assert {path: path.lstat().st_mtime_ns for path in work.rglob("*")} == before
 
 
 def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ratings, refused_publish, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
     refused_publish(ratings, "--strategy", "jlt", "--dim", 10**6, says=("needs 12.1 MB", "1.0 MB are free"))
-    for absurd in (10**13, 10**400):
-        refused_publish(ratings, "--strategy", "jlt", "--dim", absurd, says=("at most 1,048,576 numbers per user",))
-
-
-def test_the_file_is_named_as_it_is_spelled(refused_publish):
-    refused_publish("two  blanks [1].csv", says="two  blanks [1].csv: no such file")
-    assert "\\u001b[31m" in refused_publish("red\x1b[31m.csv")
-    refused_publish("line\nbreak.csv", says="break.csv")
 
 
 def test_a_refusal_in_its_own_process_is_one_line_too(here, ratings, process, tree):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pricdr import Ledger, progress
-from pricdr.cli.console import failure
 from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
 from tests.data.kept import keep
@@ -99,12 +98,6 @@ def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publis
         assert failed["message"] == "the disk has too little room: choose another one with temp-dir in --config"
 
 
-def test_what_spark_quotes_is_not_in_the_log():
-    error = EngineError("Spark could not read table:shop", "The value 'alice' of the type STRING cannot be cast")
-    assert "alice" in str(error)
-    assert failure(error) == {"error": "EngineError", "exit_code": 2, "message": "Spark could not read table:shop"}
-
-
 @pytest.mark.parametrize("error", [EngineError("Spark could not", "alice"), OutputError("No space left on device")])
 def test_what_fails_after_the_spend_is_spent_and_says_so(ratings, ledger, publish, monkeypatch, error):
     def fail(*_, **__):
@@ -138,14 +131,6 @@ def test_a_failed_event_says_what_was_spent(ratings, ledger, publish, monkeypatc
     assert "spent" not in events(refused.err)[-1]
 
 
-def test_a_password_in_the_wrong_place_is_shown_to_nobody(publish):
-    for option in ("--dry-run", "--log-json"):
-        outcome = publish("postgresql://bob:hunter2@db/shop", option)
-        assert outcome.code == 2
-        assert "hunter2" not in outcome.err + outcome.out
-        assert "--from" in outcome.err
-
-
 def test_what_holds_no_ratings_is_told_in_full(here, ratings, ledger, publish):
     spent = publish(ratings, "--log-json", "--ledger", ledger, "--epsilon", 9)
     assert (spent.code, events(spent.err)[-1]["error"]) == (1, "BudgetError")
@@ -162,12 +147,6 @@ def test_wrong_usage_is_a_line_too(pricdr, ratings):
     assert "four" in failed["message"]
 
 
-def test_json_on_standard_output_is_still_there(ratings, publish):
-    outcome = publish(ratings, "--log-json", "--json", "-")
-    assert json.loads(outcome.out)["certificate"]["dim"] == 8
-    assert named(outcome.err)[-1] == "finished"
-
-
 def test_a_log_file_and_the_lines_hold_the_same_events(here, ratings, publish):
     outcome = publish(ratings, "--log-json", *config(log=here / "log.jsonl"))
     assert named((here / "log.jsonl").read_text()) == named(outcome.err)
@@ -182,12 +161,6 @@ def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
     reports = [line for line in events(outcome.err) if line["event"] == "progress"]
     assert reports
     assert all(set(line) == {"time", "process", "event", "what", "share", "seconds"} for line in reports)
-
-
-def test_without_the_option_everything_is_as_before(ratings, publish):
-    outcome = publish(ratings)
-    assert "published Release(" in outcome.out
-    assert "warning: no ledger" in outcome.err
 
 
 def test_a_run_that_is_told_to_end_says_so(here, ratings, start, until):
@@ -229,15 +202,6 @@ def test_the_name_of_a_ledger_does_not_matter(here, ledger):
     (here / "link.jsonl").symlink_to(ledger)
     with only_run(ledger), pytest.raises(BusyError), only_run(here / "link.jsonl"):
         pass
-
-
-def test_a_lock_that_is_no_file_of_ours_is_not_followed(here, ledger):
-    (here / ".budget.jsonl.lock").symlink_to(here / "elsewhere")
-    with pytest.raises(OutputError, match="cannot lock /: this is a folder"), only_run(Path("/")):
-        pass
-    with pytest.raises(OutputError, match="cannot lock"), only_run(ledger):
-        pass
-    assert not (here / "elsewhere").exists()
 
 
 def test_a_lock_that_was_just_removed_is_not_taken_for_held(here, ledger, monkeypatch):

@@ -118,7 +118,8 @@ def test_a_price_is_planned_for_by_the_week(ratings, ledger, pricdr, publish):
 def test_every_ledger_command_writes_json_and_nothing_else(here, ratings, pricdr, publish):
     budget = {"epsilon": 8.0, "delta": 1e-6, "unit": "rating"}
     made = pricdr("ledger", "init", "b.jsonl", "--epsilon", 8, "--delta", 1e-6, "--json", "-")
-    assert json.loads(made.out) == {"ledger": "b.jsonl", "budget": budget}
+    spent = {"epsilon": 0.0, "mu": 0.0, "releases": 0}
+    assert json.loads(made.out) == {"ledger": "b.jsonl", "budget": budget, "spent": spent, "signed_by": None}
     assert publish(ratings, "--ledger", "b.jsonl", "--strategy", "jlt").code == 0
     shown = json.loads(pricdr("ledger", "show", "b.jsonl", "--json", "-").out)
     balance = Ledger("b.jsonl").read()

@@ -14,7 +14,7 @@ from pathlib import Path
 _SERVE = """
 import json, sys
 from pathlib import Path
-from pricdr.cli.json_log import event_line
+from pricdr.cli.console import event_line
 from pricdr.serving.log import ServerLog
 from pricdr.serving import server
 from pricdr.serving.app import ServerSettings

@@ -41,11 +41,11 @@ def init(
     from pricdr.signing import read_private_key
 
     budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
-    Ledger.create(file, budget, None if sign is None else read_private_key(sign))
+    ledger = Ledger.create(file, budget, None if sign is None else read_private_key(sign))
     for text in epsilon_warnings(budget.epsilon, budget.unit):
         warn(text)
     say(f"created {file}: {budget}, over all releases together")
-    write_json(json_output, {"ledger": str(file), "budget": _guarantee(budget)})
+    write_json(json_output, _content(file, ledger.read()))
 
 
 @app.command("sign")
@@ -65,7 +65,7 @@ def sign(
     balance = Ledger(file, read_private_key(key)).sign()
     say(f"signed {file}: epsilon {balance.epsilon:.6g} spent in {_releases(len(balance.spends))}")
     say("now run pricdr ledger verify with every release made from it: one that was missing before is missing still")
-    write_json(json_output, {"ledger": str(file), "spent": _spent(balance), "signed_by": balance.signed_by})
+    write_json(json_output, _content(file, balance))
 
 
 @app.command("plan")
@@ -117,15 +117,8 @@ def plan(
         warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")
     else:
         say(f"sigma it needs: {sigma:.4g} (strategy spectral, {EXAMPLE_USERS:,} listed users, {counted})")
-    content = {
-        "ledger": None if file is None else str(file),
-        "budget": _guarantee(balance.budget),
-        "spent": _spent(balance),
-        "releases": releases,
-        "last_of_weekly": last,
-        "each": {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma},
-    }
-    write_json(json_output, content)
+    each_costs = {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma}
+    write_json(json_output, _content(file, balance, releases=releases, last_of_weekly=last, each=each_costs))
 
 
 @app.command("show")
@@ -142,15 +135,9 @@ def show(file: FileArgument, json_output: JsonOption = None) -> None:
     say("spent is what these releases would cost had all been fixed in advance; the promise is the budget")
     if left is not None:
         say(f"at the price of the last one: {_releases(left, 'more release')}")
-    content = {
-        "ledger": str(file),
-        "budget": _guarantee(balance.budget),
-        "spent": _spent(balance),
-        "room": {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": left},
-        "signed_by": balance.signed_by,
-        "releases": [spend.model_dump(mode="json") for spend in balance.spends],
-    }
-    write_json(json_output, content)
+    room = {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": left}
+    releases = [spend.model_dump(mode="json") for spend in balance.spends]
+    write_json(json_output, _content(file, balance, room=room, releases=releases))
 
 
 @app.command("verify")
@@ -188,15 +175,7 @@ def verify(
         numbers += f" and {len(others) - _MAX_NAMED:,} more" if len(others) > _MAX_NAMED else ""
         why = "in another place, or runs that ended after the spend; spent all the same"
         say(f"    not among these: release {numbers} of the ledger ({why})")
-    content = {
-        "ledger": str(file),
-        "budget": _guarantee(balance.budget),
-        "spent": _spent(balance),
-        "signed_by": balance.signed_by,
-        "holds": [str(folder) for folder in folders],
-        "not_given": list(others),
-    }
-    write_json(json_output, content)
+    write_json(json_output, _content(file, balance, holds=[str(folder) for folder in folders], not_given=list(others)))
 
 
 @app.command("repair")
@@ -232,16 +211,22 @@ def repair(
         "if it was signed, it no longer is: run pricdr ledger sign",
         "lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it",
     )
-    content = {"ledger": str(file), "spent": _spent(balance), "repaired": last.model_dump(mode="json")}
-    write_json(json_output, content)
+    write_json(json_output, _content(file, balance, repaired=last.model_dump(mode="json")))
 
 
 def _guarantee(guarantee: "Guarantee") -> dict[str, float | str]:
     return {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "unit": guarantee.unit.value}
 
 
-def _spent(balance: "Balance") -> dict[str, float | int]:
-    return {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
+def _content(file: Path | None, balance: "Balance", **more: object) -> dict[str, object]:
+    """Return what every command says for programs, and what this one does."""
+    return {
+        "ledger": None if file is None else str(file),
+        "budget": _guarantee(balance.budget),
+        "spent": {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)},
+        "signed_by": balance.signed_by,
+        **more,
+    }
 
 
 def _spent_so_far(balance: "Balance") -> str:

@@ -292,8 +292,8 @@ class _Task:
         reading: Reading[Any]
         if self.location is not None:
             reading = self._read_on_spark(users, counted, lifetime)
-        elif self._are_large():
-            reading = self._read_on_disk(users, counted, lifetime, count_only=count_only)
+        elif (why := self._too_large()) is not None:
+            reading = self._read_on_disk(why, users, counted, lifetime, count_only=count_only)
         else:
             if not count_only:
                 sweep(self.out.absolute().parent)  # a killed run that sorted on disk leaves ratings in plaintext
@@ -302,8 +302,8 @@ class _Task:
             warn_of_stars(reading)
         return reading, {"users": users, "items": items}
 
-    def _are_large(self) -> bool:
-        """Return whether the files are too large for the memory limit, and say so."""
+    def _too_large(self) -> str | None:
+        """Return why the files are sorted on disk; None where the memory limit lets them be read into memory."""
         from pricdr.data.reading.inputs import find_inputs
         from pricdr.engines.outofcore import EXPANSION
         from pricdr.memory import VARIABLE, format_bytes, memory_limit
@@ -311,12 +311,9 @@ class _Task:
         size = find_inputs(self.given).size if isinstance(self.given, Path) else None
         limit = memory_limit()
         if size is None or size * EXPANSION <= limit:
-            return False
-        say(
-            f"out of core: {format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory, and the "
-            f"limit is {format_bytes(limit)} ({VARIABLE} changes it)"
-        )
-        return True
+            return None
+        need = f"{format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory"
+        return f"{need}, and the limit is {format_bytes(limit)} ({VARIABLE} changes it)"
 
     def _read_on_spark(self, users: "Ids | None", items: "Ids | None", lifetime: ExitStack) -> "Reading[Any]":
         from pricdr.engines.spark.ratings import open_ratings
@@ -339,7 +336,7 @@ class _Task:
             return lifetime.enter_context(opened)
 
     def _read_on_disk(
-        self, users: "Ids | None", items: "Ids | None", lifetime: ExitStack, *, count_only: bool
+        self, why: str, users: "Ids | None", items: "Ids | None", lifetime: ExitStack, *, count_only: bool
     ) -> "Reading[Any]":
         from pricdr.data.reading.formats import ReadOptions
         from pricdr.data.workspace import Workspace
@@ -348,10 +345,8 @@ class _Task:
 
         beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # a dry run makes no folder
         workspace = lifetime.enter_context(Workspace.opened(self.settings.temp_dir or beside))
-        say(
-            f"out of core: ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at "
-            f"the end) and sorted with {format_bytes(sort_memory())} of memory"
-        )
+        kept = f"ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at the end)"
+        say(f"out of core: {why}; {kept} and sorted with {format_bytes(sort_memory())} of memory")
         with progress_bar(f"reading {shown(self.given)}") as progress:
             return read_on_disk(
                 self.given,

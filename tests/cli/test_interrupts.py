@@ -108,20 +108,6 @@ def test_a_termination_leaves_nothing_behind(here, stalled, sent, code):
     assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
 
 
-@pytest.mark.parametrize(("strategy", "dim", "sent"), [("spectral", 256, signal.SIGINT), ("jlt", 800, signal.SIGTERM)])
-def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, until, strategy, dim, sent):
-    fixed = ("--epsilon", 4, "--delta", 1e-6, "--out", "release")
-    child = start("publish", many, *fixed, "--strategy", strategy, "--dim", dim)
-    assert "60,000 rows" in child.stdout.readline()
-    until(lambda: bool(partials(here)), child)
-    time.sleep(0.05)
-    child.send_signal(sent)
-    _, err = child.communicate(timeout=60)
-    assert child.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[sent]
-    assert "Traceback" not in err
-    assert [path.name for path in here.iterdir()] == ["many.parquet"]
-
-
 def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind(here, many):
     done = subprocess.run([sys.executable, "-c", ON_A_TERMINAL], cwd=here, capture_output=True, timeout=60, check=True)
     code, _, seen = done.stdout.partition(b"\n")

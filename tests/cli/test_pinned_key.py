@@ -7,6 +7,7 @@ import pytest
 from pricdr import Guarantee, Ledger, Ratings, publish
 from pricdr.signing import create_keys, read_private_key
 from pricdr.strategies import Spectral
+from tests.settings import config
 
 QUICK = ("--epochs", 1, "--device", "cpu")
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)
@@ -59,9 +60,10 @@ def read(pricdr, releases, ratings):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_only_what_the_pinned_key_signed_is_read(read, monkeypatch, command, given):
     assert read(command, "unsigned").code == 0, "without a key a signature is not asked for"
-    pinned = ("--public-key", "trusted.pub") if given == "option" else ()
+    pinned = config(public_key="trusted.pub") if command == "publish" else ("--public-key", "trusted.pub")
     if given == "environment":
         monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
+        pinned = ()
     outcome = read(command, "signed", *pinned)
     assert outcome.code == 0, outcome.err
     for release, says in (("unsigned", "not signed"), ("resigned", "a key other than")):

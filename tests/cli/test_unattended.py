@@ -253,26 +253,3 @@ def test_a_run_in_another_container_is_not_swept_away(here, ratings, ledger, sta
     assert staged.stat().st_ino == before
     first.kill()
     first.wait()
-
-
-# Killed after the spend
-
-
-def test_a_run_killed_after_the_spend_has_spent_and_the_next_one_goes_on(here, ledger, start, until, pricdr):
-    rows = "".join(f"u{user},i{(user * 31 + step) % 997}\n" for user in range(20_000) for step in range(3))
-    (here / "many.csv").write_text(f"user,item\n{rows}")
-    options = ("--epsilon", 1, "--delta", 1e-6, "--dim", 200, "--strategy", "jlt", "--ledger", ledger)
-    child = start("publish", "many.csv", *options, "--out", "week1")
-    until(lambda: ledger.read_bytes().count(b"\n") == 2, child)
-    child.kill()
-    child.wait()
-    assert not (here / "week1").exists()
-    shown = pricdr("ledger", "show", ledger, "--json", "-")
-    content = json.loads(shown.out)
-    assert content["spent"]["releases"] == 1
-    assert pricdr("ledger", "verify", ledger).code == 0
-    again = pricdr("publish", "many.csv", *options, "--out", "week1", "--dim", 8)
-    assert again.code == 0, again.err
-    checked = pricdr("ledger", "verify", ledger, "week1")
-    assert "not among these: release 1 of the ledger" in checked.out
-    assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "many.csv", "week1"]

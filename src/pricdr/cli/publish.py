@@ -201,8 +201,8 @@ def publish(
         # The folder first: an output that cannot be written must be noticed before the budget is spent.
         with new_folder(out) as staging:
             require_only_writer(staging, out)
-            with nullcontext() if ledger is None else _spending(arguments["ledger"]):
-                release = task.publish(staging)
+            with nullcontext() if ledger is None else _spending(arguments["ledger"]), ExitStack() as lifetime:
+                release = task.publish(staging, lifetime)  # whose rows may be in a file
                 # Before the folder is in place: the budget is spent, whatever happens to the disk.
                 record("made", **_disclosed(release.certificate))
                 release.write_into(staging, signing_key=key)
@@ -241,25 +241,24 @@ class _Task:
             self._say_input(reading, **lists)
             return *self._require_memory(reading, lists), seconds
 
-    def publish(self, staging: Path) -> "Release":
+    def publish(self, staging: Path, lifetime: ExitStack) -> "Release":
         """Return the release, once there is room for it in ``staging``."""
         from pricdr._publish import publish
         from pricdr.privacy.strategies.base import MAX_LEARNT
         from pricdr.release.folder import reserve
 
         dim = self.arguments["strategy"].dim
-        with ExitStack() as lifetime:
-            reading, lists = self._read(lifetime)
-            if reading.n_ratings is None:  # sorting may take hours: refuse now what would be refused afterwards
-                _, need = self._require_memory(reading, lists)
-                if need is not None:
-                    say(f"out of core: {need.sentence()}")
-                with progress_bar("sorting") as progress:
-                    reading = reading.sorted(dim, progress)
-            self._say_input(reading, **lists)
-            reserve(staging, lists["users"] or reading.ratings.users, dim or MAX_LEARNT)
-            with _warnings_on_screen(), progress_bar() as progress:
-                return publish(reading.ratings, **self.arguments, **lists, progress=progress)
+        reading, lists = self._read(lifetime)
+        if reading.n_ratings is None:  # sorting may take hours: refuse now what would be refused afterwards
+            _, need = self._require_memory(reading, lists)
+            if need is not None:
+                say(f"out of core: {need.sentence()}")
+            with progress_bar("sorting") as progress:
+                reading = reading.sorted(dim, progress)
+        self._say_input(reading, **lists)
+        reserve(staging, lists["users"] or reading.ratings.users, dim or MAX_LEARNT)
+        with _warnings_on_screen(), progress_bar() as progress:
+            return publish(reading.ratings, **self.arguments, **lists, progress=progress)
 
     def _require_memory(self, reading: "Reading[Any]", lists: dict[str, Any]) -> tuple["DryRun", "Need | None"]:
         """Return what the release would be and the memory it takes out of core; refuse one that takes too much."""

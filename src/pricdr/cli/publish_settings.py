@@ -204,6 +204,7 @@ def _verified(guide: Path, settings: PublishSettings) -> "Release":
         release = verify(guide, public_key=settings.public_key or pinned_key())
         check_revocations(release, settings.revocations)
         return release
-    except (InputError, VerificationError) as error:
-        name = "" if isinstance(error, InputError) else f" {guide}:"  # which names the folder itself
-        raise type(error)(f"--guide{name} {error}") from error
+    except VerificationError as error:
+        raise VerificationError(f"--guide {guide}: {error}") from error
+    except InputError as error:  # which names the folder itself
+        raise InputError(f"--guide {error}") from error

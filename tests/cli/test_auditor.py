@@ -135,13 +135,6 @@ def test_train_heeds_notices_too(revoked, refused, ratings, pricdr, publish):
     assert pricdr(*train, "--release", "next", "--revocations", "notices").code == 0
 
 
-def test_a_revoked_guide_guides_nobody(revoked, refused, ratings):
-    publish = ("publish", ratings, "--epsilon", 4, "--delta", 1e-6, "--out", "guided")
-    guided = (*publish, "--strategy", "guided", "--guide", revoked)
-    refused(*guided, *config(revocations="notices"), says=f"--guide {revoked}", code=1)
-    refused(*publish, *config(revocations="notices"), says="revocations is about a guide")
-
-
 def test_what_does_not_count_is_warned_of_and_bounded(revoked, pricdr, here):
     for number in range(8):
         (here / "notices" / f"{number}{HOSTILE}.revocation").write_text("junk")
@@ -157,10 +150,3 @@ def test_what_does_not_count_is_warned_of_and_bounded(revoked, pricdr, here):
     assert "3 more were ignored" in outcome.err
     assert "\x1b" not in outcome.err
     assert "no notice in notices revokes it (0 read)" in outcome.out
-
-
-def test_an_unsigned_release_is_said_to_be_beyond_revocation(release, pricdr, here):
-    (here / "notices").mkdir()
-    outcome = pricdr("verify", release, "--revocations", "notices")
-    assert outcome.code == 0
-    assert "the release is not signed: no notice can revoke it" in outcome.err

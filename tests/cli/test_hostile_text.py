@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 import pricdr.cli
-from pricdr import verify
 from pricdr.cli.console import fail, progress_bar, say, warn, working
-from pricdr.release.readme import ReadmeSection
 
 EVIL = "\x1b[31mred\x07 \u202eturned\u2028 [/bold] [red]\x9b1m"
 SHOWN = r"\u001b[31mred\u0007 \u202eturned\u2028 [/bold] [red]\u009b1m"
@@ -74,17 +72,6 @@ def test_a_progress_bar_shows_names_as_they_are(terminal):
     assert f"note {SHOWN}" in seen
     assert seen.count(SHOWN) >= 2
     assert "\x1b[31mred" not in seen
-
-
-def test_inspect_shows_a_certificates_text_and_obeys_none(release, pricdr, monkeypatch):
-    section, verified = ReadmeSection(f"title {EVIL}", (f"line {EVIL}", "short\nverified: forged")), verify(release)
-    monkeypatch.setattr("pricdr.release.verify", lambda *_, **__: verified)
-    monkeypatch.setattr("pricdr.release.inspection.statement", lambda certificate: [section])
-    outcome = pricdr("inspect", release)
-    assert outcome.code == 0
-    assert outcome.out.splitlines()[0] == f"title {SHOWN}"
-    assert "\nverified: forged" not in outcome.out
-    assert all(line.isprintable() for line in outcome.out.split("\n"))
 
 
 @pytest.mark.parametrize("command", ["publish", "split", "prepare", "train", "verify", "keygen", "ledger"])

@@ -47,32 +47,6 @@ def test_standard_input_in_a_process_of_its_own(here, many):
     assert (here / "piped" / "certificate.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        (("prepare", "-", "-", "--out", "pair"), "standard input (-) can be read only once"),
-        (("split", "--train", "-", "--test", "-", "--out", "split"), "standard input (-) can be read only once"),
-        (("train", "-", "--source", "-", "--method", "etl", "--out", "m"), "standard input (-) can be read only once"),
-        (("split", "ratings", "--train", "one.parquet", "--test", "one.parquet", "--out", "s"), "not both"),
-        (("split", "ratings", "--from", "postgresql:///x", "--query", "x", "--out", "s"), "give TARGET or --from"),
-        (("train", "nowhere", "--out", "m"), "nowhere: no such file"),
-        (("train", "empty", "--out", "m"), "empty: the folder holds no file of ratings"),
-        (("verify", "-"), "- is not a release folder: no such folder"),
-        (("split", "ratings", "--format", "csv", "--out", "s"), "line 1 is not text: it is Parquet, and text"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(here, many, refused, command, says):
-    (here / "empty").mkdir()
-    refused(*command, says=says)
-
-
-def test_a_file_that_is_missing_a_column_is_named_before_anything_is_spent(here, many, refused, ledger):
-    pl.DataFrame({"user": ["a"], "item": ["x"]}).write_parquet(many / "country=2" / "part-1.parquet")
-    common = ("--epsilon", 4, "--delta", 1e-6, "--out", "release", "--ledger", ledger)
-    says = "ratings/country=2/part-1.parquet: it has no column 'rating', and ratings/country=0/part-0.parquet has one"
-    refused("publish", "ratings", *common, says=says)
-
-
 def test_the_command_line_offers_the_formats_that_are_read():
     """Two lists, since ``--help`` must not load what reads files."""
     assert [name.value for name in FormatName] == [one.value for one in Format]

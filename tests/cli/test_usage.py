@@ -47,15 +47,6 @@ def test_the_version_is_the_packages(pricdr):
     assert pricdr("--version").out == f"pricdr {__version__}\n"
 
 
-def test_the_installed_command_and_the_module_are_the_same_program(here):
-    command = Path(sys.executable).with_name("pricdr")
-    if not command.exists():
-        pytest.skip("the command is not installed beside this interpreter")
-    runs = [[command, "--help"], [sys.executable, "-m", "pricdr", "--help"]]
-    installed, module = (subprocess.run(run, capture_output=True, text=True, check=True) for run in runs)
-    assert installed.stdout == module.stdout != ""
-
-
 def test_anything_unforeseen_is_one_line_and_can_be_traced(refused, pricdr, release, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("wires\ncrossed")

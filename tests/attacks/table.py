@@ -78,7 +78,7 @@ def _flawed() -> Iterator[Flawed]:
     for w in (1.0, 100.0, 100_000.0):
         run: Trial = partial(trials.residual_flawed, w=w, trials=40)
         yield Flawed(RESIDUAL, f"thin SVD, fewer items than users, w = {w:,g}", run, MU, surely=1.0)
-    run = partial(trials.sparsity_flawed, attack=one_sparse, nonzeros=1, trials=100)
+    run = partial(trials.sparsity_flawed, attack=one_sparse, nonzeros=1, trials=40)
     yield Flawed(ONE_SPARSE, "SJLT as printed, q = 1/m", run, MU, surely=1.0)
     for nonzeros in (1, 5, 20, 50):
         run = partial(trials.sparsity_flawed, nonzeros=nonzeros, trials=40)

@@ -15,17 +15,20 @@ SURE = 1 - 1e-6
 TINY = 1e-13
 """The one-run audit pays 2mδ for m canaries: so sure a bound needs a small δ."""
 PLAIN = [
-    (JLT(dim=32), Unit.RATING, Bounds()),
-    (SJLT(dim=32), Unit.RATING, Bounds(rating_bound=5)),
-    (JLT(dim=32), Unit.USER, Bounds(clip=3.0)),
+    (JLT(dim=8), Unit.RATING, Bounds()),
+    (SJLT(dim=8), Unit.RATING, Bounds(rating_bound=5)),
+    (JLT(dim=8), Unit.USER, Bounds(clip=3.0)),
 ]
 LEARNT = [
     (Spectral(dim=8), Unit.RATING, Bounds()),
     (Guided(dim=8), Unit.RATING, Bounds(rating_bound=5)),
-    (Guided(dim=8, refine=True), Unit.USER, Bounds(clip=3.0)),
+    (Guided(dim=8, refine=False), Unit.USER, Bounds(clip=3.0)),
 ]
-DRAWS = {JLT.name: 3_000_000, SJLT.name: 3_000_000, Spectral.name: 200_000, Guided.name: 200_000}
-"""Hundreds of numbers move at once in learnt releases, so there are fewer draws, and the bound is less close."""
+
+
+def _draws(case, epsilon):
+    """As many as the bound needs: μ is small at ε = 0.5. In learnt releases hundreds of numbers move at once."""
+    return 200_000 if case in LEARNT else 3_000_000 if epsilon < 1 else 600_000
 
 
 def _subject(case, epsilon, delta=1e-6, **more):
@@ -34,17 +37,17 @@ def _subject(case, epsilon, delta=1e-6, **more):
 
 
 @pytest.mark.parametrize(
-    ("case", "epsilon"), [*product(PLAIN, (0.5, 4.0, 16.0)), *product(LEARNT, (1.0, 4.0, 16.0))], ids=str
+    ("case", "epsilon"), [*product(PLAIN, (0.5, 4.0, 16.0)), *product(LEARNT, (1.0, 16.0))], ids=str
 )
 def test_the_bound_is_below_the_claim_and_close_to_it(case, epsilon):
-    finding = audit_likelihood_ratio(_subject(case, epsilon), draws=DRAWS[case[0].name], confidence=SURE)
+    finding = audit_likelihood_ratio(_subject(case, epsilon), draws=_draws(case, epsilon), confidence=SURE)
     assert (0.85 if case in PLAIN else 0.7) * epsilon <= finding.lower_bound <= epsilon
 
 
 @pytest.mark.parametrize(("case", "epsilon"), [*product(PLAIN, (0.5, 4.0, 16.0)), *product(LEARNT, (4.0,))], ids=str)
 def test_noise_of_four_fifths_is_found_out(case, epsilon):
     subject = _subject(case, epsilon, noise_scale=0.8)
-    assert audit_likelihood_ratio(subject, draws=DRAWS[case[0].name], confidence=SURE).refutes
+    assert audit_likelihood_ratio(subject, draws=_draws(case, epsilon), confidence=SURE).refutes
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])

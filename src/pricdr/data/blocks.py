@@ -8,7 +8,7 @@ often and by whichever process a work is run.
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ RowFunction: TypeAlias = Callable[[CSR, int], Numbers]
 """Computes one row of numbers per user of a block: from their ratings, and the position of the first of them."""
 SumFunction: TypeAlias = Callable[[CSR, int], Whole]
 """Computes whole numbers from the same; the results of all blocks are added up."""
+_MIN_SUMMED_ROWS: Final = 1024
+"""Users in a block that is worth a thread."""
 
 
 @runtime_checkable
@@ -131,7 +133,8 @@ class InMemory(Matrix):
         def add(part: slice) -> None:
             total.add(work(self.matrix[part], part.start))
 
-        each_block(self.shape[0], -(-self.shape[0] // cores()), add, what=what, progress=progress)
+        rows = max(_MIN_SUMMED_ROWS, -(-self.shape[0] // cores()))
+        each_block(self.shape[0], rows, add, what=what, progress=progress)
         return total.sum
 
     def converted(self, convert: Convert, n_columns: int) -> "InMemory":

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pricdr.demo import ALONE, PLAINTEXT, POPULARITY, RELEASE, gains, outcome_tables
+from pricdr.demo import ALONE, PLAINTEXT, POPULARITY, RELEASE, gains, outcome_lines, outcome_tables
 from pricdr.evaluation.comparison import Comparison
 
 USERS = 80
@@ -36,7 +36,11 @@ def measured(over_popularity: float, over_alone: float, warm: float = 0.0) -> Co
     ],
 )
 def test_a_gain_is_claimed_only_where_both_intervals_lie_above_zero(over_popularity, over_alone, helps):
-    assert gains(measured(over_popularity, over_alone)) == {"cold": helps, "warm": helps}
+    comparison = measured(over_popularity, over_alone)
+    assert gains(comparison) == {"cold": helps, "warm": helps}
+    said = " ".join(outcome_lines(comparison))
+    for kind in ("Cold", "Warm"):
+        assert f"{kind} users: {'the release helps' if helps else 'no gain shown'}." in said
 
 
 def test_strata_are_told_apart():

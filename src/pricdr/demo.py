@@ -143,7 +143,7 @@ def play(
             say(f"   {name:<18}{time.perf_counter() - started:5.1f} s")
         measured = evaluate(models, split, ranking="sampled")
         write_evaluation(target / EVALUATION, models, split)
-        say("6. What each recommends:", "", *_outcome_lines(measured))
+        say("6. What each recommends:", "", *outcome_lines(measured))
         page = outcome_page(measured, Inspection.of(received, key_given=True))
         (folder / PAGE).write_text(page, encoding="utf-8")
     received_at = shlex.quote(str(out / "target" / RELEASE_FOLDER))
@@ -249,7 +249,7 @@ def serving_inputs(out: Path) -> tuple[Path, Path, Path]:
     return _model_folder(target, RELEASE), _model_folder(target, ALONE), target / EVALUATION
 
 
-def _outcome_lines(measured: Comparison) -> Iterator[str]:
+def outcome_lines(measured: Comparison) -> Iterator[str]:
     """Yield the page's tables and sentences for a screen of ninety columns."""
     lead, figures, _ = _words(measured, outcome_tables(measured))
     for block in (*figures.blocks, *lead.blocks[1:]):

@@ -1,7 +1,5 @@
 """``pricdr report``: a page from a results folder, and refusals in one line."""
 
-import pytest
-
 from tests.report import made_up
 
 
@@ -19,27 +17,14 @@ def test_a_page_is_written_and_never_overwritten(here, pricdr):
     assert "exists already" in again.err
 
 
-@pytest.mark.parametrize(
-    ("folder", "words"),
-    [("nowhere", "no such folder"), ("empty", "it holds no *.spec.json"), ("file", "it is not a folder")],
-)
-def test_what_is_no_results_folder_is_refused_in_one_line(here, pricdr, folder, words):
-    (here / "empty").mkdir()
-    (here / "file").write_text("")
-    done = pricdr("report", folder, "--out", "report.html")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert f"error: {folder} is not a results folder: {words}" in done.err
-    assert not (here / "report.html").exists()
-
-
-def test_a_damaged_result_is_refused_with_its_line(here, pricdr):
+def test_what_is_no_results_folder_and_a_damaged_result_are_refused_in_one_line(here, refused):
+    refused("report", "nowhere", "--out", "report.html", says="nowhere is not a results folder: no such folder")
     made_up.frontier(here / "results", {"guided, ε = 4": 0.15})
     with (here / "results" / "frontier_toy.jsonl").open("a") as file:
         file.write('{"spec": "\\u001b[31m"}\n')
-    done = pricdr("report", "results", "--out", "report.html")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "frontier_toy.jsonl, line 31: not a result" in done.err
-    assert "\x1b" not in done.err
+    assert "\x1b" not in refused(
+        "report", "results", "--out", "r.html", says="frontier_toy.jsonl, line 31: not a result"
+    )
 
 
 def test_a_release_is_verified_before_it_is_drawn(here, pricdr, ratings, publish):

@@ -149,8 +149,8 @@ def test_a_model_shows_what_it_was_trained_on_and_what_was_chosen(planted):
     )
     facts = shown(replace(model, chosen=chosen)).facts
     assert facts["epochs"].startswith("target 1,200, <script>")
-    assert facts["trust in the source"] == "25% for warm users, 50% for cold ones"
-    assert facts["settings chosen"] == "weight 0.5"
+    assert facts["trust"] == "25% for warm users and 50% for cold ones"
+    assert facts["settings"] == "weight 0.5"
     assert facts["nothing chosen"] == "too few"
     plaintext = shown(EASESource().fit_plaintext(planted.target, planted.source))
     assert plaintext.texts[0].startswith("NOT PRIVATE")
@@ -159,7 +159,7 @@ def test_a_model_shows_what_it_was_trained_on_and_what_was_chosen(planted):
 def test_a_comparison_shows_every_metric_it_has(any_seed):
     rng = np.random.default_rng(any_seed)
     strata = {"all": np.ones(6, dtype=bool), "cold": np.array([True] * 2 + [False] * 4), "few": np.zeros(6, dtype=bool)}
-    metrics = ("NDCG@10", "Recall@7", "MAP@20")
+    metrics = ("HR@10", "NDCG@10", "MRR@10")
     values = {name: {"full": {metric: rng.random(6) for metric in metrics}} for name in ("<b>first</b>", "second")}
     comparison = Comparison(tuple(f"user<{at}" for at in range(6)), strata, values)
     html = comparison._repr_html_()

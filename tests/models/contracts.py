@@ -7,11 +7,27 @@ import pytest
 import torch
 
 from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
+from pricdr.models.methods.hetero import HeteroCDR, SourceStageConfig
 from pricdr.models.methods.networks import TrainingRun, train_run
-from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.models.methods.paper import PaperCDR, PaperConfig
+from pricdr.models.training_data import NARROW
+from pricdr.release import Release
+from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
+
+SMALL = SourceStageConfig(
+    hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
+)
+QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
+HETERO = HeteroCDR(config=SMALL, options=QUICK)
+PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK)
+
+
+def wide(planted: Planted, dim: int = NARROW + 8) -> Release:
+    """Return the release with more numbers per row, none of which says anything new."""
+    return release_with_rows(np.tile(planted.release.matrix, (1, dim // 8)), planted.release.users)
 
 
 class KilledError(Exception):

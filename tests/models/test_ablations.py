@@ -7,28 +7,21 @@ import pytest
 import torch
 
 from pricdr.errors import InputError
-from pricdr.models import SourceStageConfig, method_of
+from pricdr.models import method_of
 from pricdr.models.fitted import Chosen, FittedModel, Trust
 from pricdr.models.methods.dmf import DMF
-from pricdr.models.methods.hetero import HeteroCDR, JointStage, SymmetricCDR
-from pricdr.models.methods.paper import PaperCDR, PaperConfig
-from pricdr.models.training_data import NARROW, TrainingData
+from pricdr.models.methods.hetero import JointStage, SymmetricCDR
+from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
-from pricdr.training.loop import TrainingOptions, train_network
+from pricdr.training.loop import train_network
 from pricdr.training.run_log import RunLog
-from tests.models.contracts import KilledError
+from tests.models.contracts import HETERO, PAPER, QUICK, SMALL, KilledError, wide
 
-SMALL = SourceStageConfig(
-    hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
-)
-QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
-HETERO = HeteroCDR(config=SMALL, options=QUICK)
 UNGATED = replace(HETERO, config=replace(SMALL, gated=False))
 JOINT = replace(HETERO, config=replace(SMALL, joint=True))
 BARE = replace(HETERO, config=replace(SMALL, joint=True, gated=False))
 SYMMETRIC = SymmetricCDR(config=replace(SMALL, joint=True, gated=False), options=QUICK)
-PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK)
 PRINTED = replace(PAPER, config=replace(PAPER.config, gated=False))
 
 
@@ -61,11 +54,6 @@ class TestThePaperAsPrinted(RecommenderContract):
 def noise(planted):
     rows = np.random.default_rng(1).standard_normal(planted.release.matrix.shape).astype(np.float32)
     return release_with_rows(rows, planted.release.users)
-
-
-@pytest.fixture(scope="module")
-def wide(planted):
-    return release_with_rows(np.tile(planted.release.matrix, (1, NARROW // 8 + 1)), planted.release.users)
 
 
 def same(left, right):
@@ -149,8 +137,8 @@ def joint_stage(planted, inputs, method=JOINT):
 
 
 @pytest.mark.parametrize("kind", ["narrow", "wide", "plaintext", "symmetric"])
-def test_a_gradient_reaches_every_parameter_of_both_networks(planted, wide, kind):
-    release = planted.release if kind == "narrow" else wide
+def test_a_gradient_reaches_every_parameter_of_both_networks(planted, kind):
+    release = planted.release if kind == "narrow" else wide(planted)
     inputs = (
         TrainingData.plaintext(planted.domains) if kind == "plaintext" else TrainingData.of(planted.target, release)
     )
@@ -162,12 +150,12 @@ def test_a_gradient_reaches_every_parameter_of_both_networks(planted, wide, kind
         assert parameter.grad.abs().sum() > 0, name
 
 
-def test_the_source_moves_items_and_alignment_moves_histories(planted, wide):
+def test_the_source_moves_items_and_alignment_moves_histories(planted):
     """Each in addition to what the target's own loss does."""
 
     def gradients(**changes):
         config = replace(SMALL, joint=True, dropout=0.0, entry_dropout=0.0, **changes)
-        stage = joint_stage(planted, TrainingData.of(planted.target, wide), replace(JOINT, config=config))
+        stage = joint_stage(planted, TrainingData.of(planted.target, wide(planted)), replace(JOINT, config=config))
         torch.manual_seed(0)
         stage.step(torch.arange(40)).backward()
         return {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}, stage
@@ -220,31 +208,34 @@ def test_a_joint_model_scores_as_validation_did(planted):
 
 
 @pytest.mark.parametrize("method", [JOINT, SYMMETRIC], ids=lambda method: method.name)
-def test_a_killed_joint_run_resumes_to_the_same_model(planted, wide, tmp_path, method):
+def test_a_killed_joint_run_resumes_to_the_same_model(planted, tmp_path, method):
     checkpoints = Checkpoints(running=tmp_path / "run")
 
     def die(what, done, total, note=""):
         if done == 4:
             raise KilledError
 
-    straight = method.fit(planted.target, wide, validation=planted.validation)
+    straight = method.fit(planted.target, wide(planted), validation=planted.validation)
     with pytest.raises(KilledError):
         method.fit(
-            planted.target, wide, validation=planted.validation, log=RunLog(checkpoints=checkpoints, progress=die)
+            planted.target,
+            wide(planted),
+            validation=planted.validation,
+            log=RunLog(checkpoints=checkpoints, progress=die),
         )
     assert (tmp_path / "run.joint").exists()
     reported = []
     log = RunLog(checkpoints=checkpoints, progress=lambda what, done, *_: reported.append(done) if done else None)
-    assert same(method.fit(planted.target, wide, validation=planted.validation, log=log), straight)
+    assert same(method.fit(planted.target, wide(planted), validation=planted.validation, log=log), straight)
     assert min(reported) > 4
 
 
-def test_a_checkpoint_of_a_joint_run_is_of_no_other(planted, wide, tmp_path):
+def test_a_checkpoint_of_a_joint_run_is_of_no_other(planted, tmp_path):
     log = RunLog(checkpoints=Checkpoints(running=tmp_path / "run"))
-    BARE.fit(planted.target, wide, validation=planted.validation, log=log)
+    BARE.fit(planted.target, wide(planted), validation=planted.validation, log=log)
     other = replace(BARE, config=replace(BARE.config, alignment=9.0))
     with pytest.raises(InputError, match="another run"):
-        other.fit(planted.target, wide, validation=planted.validation, log=log)
+        other.fit(planted.target, wide(planted), validation=planted.validation, log=log)
 
 
 def test_a_joint_model_can_be_repeated_by_what_it_records(planted, tmp_path):

@@ -53,11 +53,6 @@ def test_bpr_the_loss_is_the_mean_over_triples():
     assert network.loss(users, items, 0.2).item() == pytest.approx(np.mean(single), rel=1e-5)
 
 
-def test_bpr_negatives_are_drawn_anew_in_every_batch(planted):
-    run = BPR_METHOD.training_run(planted.target)
-    assert run.step(torch.arange(40)).item() != run.step(torch.arange(40)).item()
-
-
 def test_bpr_users_without_ratings_get_what_suits_everybody(planted):
     model = BPR_METHOD.fit(planted.target)
     warm = np.diff(planted.target.matrix.indptr) > 0

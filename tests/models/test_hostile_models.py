@@ -3,16 +3,18 @@
 import json
 import os
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from pricdr.data.csr import checked_csr
-from pricdr.errors import InputError
+from pricdr.errors import InputError, VerificationError
+from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
 from pricdr.models.methods.linear import EASE, ItemKNN
+from pricdr.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 
@@ -348,7 +350,20 @@ def test_a_folder_of_an_older_version_gets_one_clear_line(folder):
     refuses(where, "schema_version 4, this software reads 5: train it again")
 
 
-def test_a_checked_matrix_is_the_one_the_arrays_say():
-    matrix = checked_csr("m", np.array([1.0, 2.0, 3.0]), np.array([1, 0, 2]), np.array([0, 1, 1, 3]), (3, 3))
-    assert matrix.toarray().tolist() == [[0, 1, 0], [0, 0, 0], [2, 0, 3]]
-    assert checked_csr("m", np.ones(0), np.array([], dtype=int), np.zeros(1, dtype=int), (0, 4)).shape == (0, 4)
+def test_a_public_key_lets_in_only_models_of_releases_that_it_signed(planted, tmp_path):
+    (_, mine), (_, theirs) = create_keys(tmp_path / "mine"), create_keys(tmp_path / "theirs")
+    model = EASE().fit(planted.target)
+    signed_by = public_text(read_public_key(mine))
+    of_release = replace(model.origin, release="0" * 64)
+    saved = {
+        "target": model.save(tmp_path / "target"),
+        "unsigned": replace(model, origin=of_release).save(tmp_path / "unsigned"),
+        "signed": replace(model, origin=replace(of_release, release_signed_by=signed_by)).save(tmp_path / "signed"),
+    }
+    for name in ("target", "signed"):
+        assert FittedModel.load(saved[name], public_key=mine).origin.release_signed_by in (None, signed_by)
+    assert FittedModel.load(saved["target"], public_key=theirs).origin.release is None
+    with pytest.raises(VerificationError, match="signed with a key other than"):
+        FittedModel.load(saved["signed"], public_key=theirs)
+    with pytest.raises(VerificationError, match="was not signed, or that was not verified"):
+        FittedModel.load(saved["unsigned"], public_key=mine)

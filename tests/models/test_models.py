@@ -6,25 +6,20 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError
-from pricdr.models import SourceStageConfig, TargetStageConfig
-from pricdr.models.fitted import Basis, FittedModel, Trust
+from pricdr.models import TargetStageConfig
+from pricdr.models.fitted import Basis, HistorySummary, Trust
+from pricdr.models.gates import p_value
 from pricdr.models.methods.dmf import DMF
-from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
+from pricdr.models.methods.hetero import SymmetricCDR
 from pricdr.models.methods.linear import Popularity
-from pricdr.models.methods.paper import PaperCDR, PaperConfig
 from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
-from pricdr.training.loop import TrainingOptions, train_network
+from pricdr.training.loop import require_trainable, train_network
 from pricdr.training.run_log import RunLog
+from tests.models.contracts import HETERO, PAPER, QUICK, SMALL, KilledError, wide
 
-SMALL = SourceStageConfig(
-    hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
-)
-QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
-HETERO = HeteroCDR(config=SMALL, options=QUICK)
 TARGET_ONLY = DMF(config=TargetStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2), options=QUICK)
-PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK)
 
 
 class TestPopularity(RecommenderContract):
@@ -46,10 +41,11 @@ class TestHeteroOnPlaintext(RecommenderContract):
     serves_cold_users = True
 
 
+SYMMETRIC = SymmetricCDR(config=SMALL, options=QUICK)
+
+
 class TestSymmetric(RecommenderContract):
-    fit = staticmethod(
-        lambda p: SymmetricCDR(config=SMALL, options=QUICK).fit(p.target, p.release, validation=p.validation)
-    )
+    fit = staticmethod(lambda p: SYMMETRIC.fit(p.target, p.release, validation=p.validation))
     serves_cold_users = True
 
 
@@ -58,16 +54,8 @@ class TestPaperPreset(RecommenderContract):
     serves_cold_users = True
 
 
-SYMMETRIC = SymmetricCDR(config=SMALL, options=QUICK)
-
-
 def source_stage(planted, inputs, method=HETERO):
     return method.source_stage(method.target_stage(planted.target), inputs)
-
-
-def wide(planted, dim=NARROW + 8):
-    """The same release with more numbers per row, none of which says anything new."""
-    return release_with_rows(np.tile(planted.release.matrix, (1, dim // 8)), planted.release.users)
 
 
 RUNS = {
@@ -211,9 +199,6 @@ def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
     checkpoint = tmp_path / "run.safetensors"
     arguments = (planted.target, planted.release)
 
-    class KilledError(Exception):
-        pass
-
     def die(what, done, total, note=""):
         if done == 4 and what == dying:
             raise KilledError
@@ -280,15 +265,13 @@ def test_a_model_of_impossible_arrays_is_refused():
     ratings = Ratings.from_triples(["a"], ["x"])
     good = Popularity().fit(ratings)
     with pytest.raises(InputError, match="do not fit"):
-        FittedModel("m", ("a", "b"), *_rest(good))
+        replace(good, users=("a", "b"))
     assert repr(replace(good, method="m\x1b[31m\n")).isprintable()
     bad = np.array([np.nan], dtype=np.float32)
     with pytest.raises(InputError, match="finite"):
-        FittedModel("m", good.users, good.items, good.user_vectors, good.item_vectors, bad, good.seen, good.in_release)
-
-
-def _rest(model):
-    return model.items, model.user_vectors, model.item_vectors, model.item_bias, model.seen, model.in_release
+        replace(good, item_bias=bad)
+    with pytest.raises(InputError, match="finite"):
+        replace(good, summary=HistorySummary(bad, np.ones(1, dtype=bool)))
 
 
 def test_rows_too_large_to_square_are_scaled_like_any_others():
@@ -300,3 +283,67 @@ def test_rows_too_large_to_square_are_scaled_like_any_others():
     )
     assert np.isfinite(huge).all()
     np.testing.assert_allclose(huge, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_the_source_stage_learns_from_users_with_a_history_and_a_row(planted):
+    some = release_with_rows(planted.release.matrix[10:], planted.release.users[10:])
+    stage = source_stage(planted, TrainingData.of(planted.target, some))
+    assert stage.examples.tolist() == list(range(10, 48))
+
+
+def test_validation_scores_cold_users_as_a_fully_trusted_source_does(planted):
+    stage = source_stage(planted, TrainingData.of(planted.target, planted.release))
+    stage.network.eval()
+    cold, items = torch.arange(48, 60), torch.arange(40).expand(12, 40)
+    model = stage.fitted_model("hetero", Trust(1.0, 1.0))
+    np.testing.assert_allclose(stage.scorer()(cold, items).detach().numpy(), model.score(cold.numpy()), atol=1e-5)
+
+
+def refused_at(monkeypatch, call, megabytes):
+    """Check that ``call`` needs so many megabytes: refused with less, allowed with as much."""
+    monkeypatch.setenv("PRICDR_MEMORY", f"{megabytes - 1}MB")
+    with pytest.raises(InputError, match=f"needs about {megabytes:,}\\.0 MB of memory"):
+        call()
+    monkeypatch.setenv("PRICDR_MEMORY", f"{megabytes}MB")
+    call()
+
+
+def test_training_is_counted_as_ten_copies_of_the_weights_in_single_precision(monkeypatch):
+    refused_at(monkeypatch, lambda: require_trainable(1_000_000), 40)
+
+
+def test_a_release_is_counted_by_the_rows_and_copies_it_needs(monkeypatch):
+    """A row for each of 5 users twice, and 4 listed users' rows five times over: 30 rows of 100,000 numbers."""
+    target = Ratings.from_triples(["a", "b", "c", "d", "e"], ["x", "y", "x", "y", "x"])
+
+    class Rows:
+        matrix = np.ones((4, 100_000), dtype=np.float32)
+        users = target.users[:4]
+
+    refused_at(monkeypatch, lambda: TrainingData.of(target, Rows()), 12)
+
+
+@pytest.mark.parametrize(("left_out", "repeats"), [(0.0, True), (0.5, False)])
+def test_entry_dropout_leaves_out_other_ratings_in_each_step(planted, left_out, repeats):
+    method = replace(HETERO, config=replace(SMALL, dropout=0.0, entry_dropout=left_out))
+    stage = method.target_stage(planted.target)
+    first, second = (stage.step(torch.arange(48)).item() for _ in range(2))
+    assert (first == second) == repeats
+
+
+def test_one_rating_is_a_history(planted):
+    """For the source stage, and for the evidence test."""
+    first = planted.target.matrix.indptr[:-1][:48]
+    keep = np.zeros(len(planted.target), dtype=bool)
+    keep[first] = True
+    target = planted.target.only(keep)
+    stage = source_stage(planted, TrainingData.of(target, planted.release))
+    assert stage.examples.tolist() == list(range(48))
+    assert p_value(stage.data, permutations=19) < 1
+
+
+@pytest.mark.parametrize(("dim", "narrow"), [(NARROW, True), (NARROW + 1, False)])
+def test_a_release_of_up_to_32_numbers_is_narrow(planted, dim, narrow):
+    rows = np.random.default_rng(0).standard_normal((60, dim))
+    stage = source_stage(planted, TrainingData.of(planted.target, release_with_rows(rows, planted.release.users)))
+    assert stage.narrow == narrow

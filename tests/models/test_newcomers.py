@@ -11,28 +11,25 @@ from pricdr.models import (
     Chosen,
     EASERelease,
     HeteroCDR,
-    PaperCDR,
-    PaperConfig,
     RidgeRelease,
     SourceStageConfig,
     SymmetricCDR,
-    TrainingOptions,
     Trust,
 )
 from pricdr.models.base import ReleaseMethod
 from pricdr.models.catalogue import METHODS, method_class
 from pricdr.models.fitted import Basis
-from pricdr.models.gates import select_newcomers, shows_gain
+from pricdr.models.gates import select_newcomers
 from pricdr.models.methods.linear import EASEReleaseConfig, Popularity
 from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import release_with_rows
+from tests.models.contracts import PAPER, QUICK
 
-QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.0, entry_dropout=0.3, release_dropout=0.0)
 EVERY_METHOD = (
     HeteroCDR(config=SMALL, options=QUICK),
     SymmetricCDR(config=SMALL, options=QUICK),
-    PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK),
+    PAPER,
     EASERelease(config=EASEReleaseConfig(regularisation=5.0)),
     RidgeRelease(),
 )
@@ -88,12 +85,6 @@ def test_there_are_no_stand_ins_if_no_user_has_both(planted):
         assert not newcomers.stand_ins.any()
 
 
-def test_a_single_user_shows_nothing():
-    assert not shows_gain(np.ones(1), np.zeros(1))
-    assert not shows_gain(np.ones(0), np.zeros(0))
-    assert shows_gain(np.ones(3), np.array([0.0, 0.1, 0.2]))
-
-
 @pytest.fixture(scope="module")
 def popular():
     """A target where everybody likes the first items best, and rows that are pure noise."""
@@ -142,14 +133,12 @@ def test_rows_that_can_only_be_memorised_leave_cold_users_popular_items(popular,
 
 @pytest.mark.parametrize("trust", [Trust(0.0, 0.0), Trust(1.0, 0.0)])
 def test_the_papers_form_gives_popular_items_to_users_it_cannot_serve(planted, trust):
-    method = EVERY_METHOD[2]
-    assert isinstance(method, PaperCDR)
-    model = method.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=trust))
+    model = PAPER.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=trust))
     popular = Popularity().fit(planted.target)
     cold = list(planted.cold)
     assert [one.item for one in model.recommend(cold, k=9)] == [one.item for one in popular.recommend(cold, k=9)]
     assert model.in_release.any() == (trust.warm > 0)
-    served = method.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=Trust(1.0, 1.0)))
+    served = PAPER.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=Trust(1.0, 1.0)))
     some = np.arange(48)
     if trust.warm:
         np.testing.assert_allclose(model.score(some), served.score(some), atol=1e-5)
@@ -168,9 +157,3 @@ def test_stand_ins_are_trained_on_when_trust_is_settled(planted):
     stage.stand_ins[np.flatnonzero(newcomers.stand_ins)] = True
     assert len(stage.examples) == 32
     assert stage.identity != before  # their checkpoints are not interchangeable
-
-
-def test_held_out_items_keep_their_own_negatives(planted, inputs):
-    validation = HeldOut(np.arange(20), np.arange(20), np.arange(200).reshape(20, 10) % 40)
-    held_out = select_newcomers(inputs, validation, seed=0).held_out
-    np.testing.assert_array_equal(held_out.negatives, validation.negatives[held_out.users])

@@ -7,7 +7,7 @@ import pytest
 
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import ReleaseMethod
-from pricdr.models.catalogue import METHODS, configure
+from pricdr.models.catalogue import METHODS, MOST, configure, with_preset
 from pricdr.models.fitted import Basis
 from pricdr.testing.contracts import release_with_rows
 
@@ -57,3 +57,21 @@ def test_users_only_in_the_release_are_served_from_it(planted, name):
     found = model.recommend(list(planted.cold), k=5)
     assert {r.basis for r in found} == {Basis.RELEASE}
     assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+
+
+def test_settings_are_checked_by_name_type_and_size():
+    method = configure("dmf", {"hidden": 7, "dropout": 0, "epochs": MOST, "seed": MOST + 1})
+    assert (method.config.hidden, method.config.dropout) == (7, 0.0)
+    assert (method.options.epochs, method.options.seed) == (MOST, MOST + 1)
+    with pytest.raises(ParameterError, match="epochs must be at most 1,000,000, got 1,000,001"):
+        configure("dmf", {"epochs": MOST + 1})
+    with pytest.raises(ParameterError, match="hidden must be int, got"):
+        configure("dmf", {"hidden": 7.0})
+    with pytest.raises(ParameterError, match="dropout must be float, got"):
+        configure("dmf", {"dropout": True})
+    with pytest.raises(ParameterError, match=r"method dmf has no setting 'depth': .*hidden"):
+        configure("dmf", {"depth": 3})
+    with pytest.raises(ParameterError, match="there is no method"):
+        configure("dmff", {})
+    with pytest.raises(ParameterError, match=r"method dmf has no preset .*paper.*: default"):
+        with_preset("dmf", "paper")

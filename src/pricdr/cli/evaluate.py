@@ -199,9 +199,9 @@ def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedCom
     blocks: dict[str, list[Block | str]] = {}
     for ranking in comparison.rankings:
         verdicts = [one for one in comparison.verdicts if one.ranking == ranking]
-        blocks[ranking] = _blocks(ranking, verdicts, comparison.html_tables(ranking), _plot(comparison, ranking))
+        blocks[ranking] = _blocks(ranking, verdicts, comparison.tables(ranking), _plot(comparison, ranking))
     if repeated is not None:
-        blocks["splits"] = _blocks("splits", repeated.verdicts, repeated.html_tables())
+        blocks["splits"] = _blocks("splits", repeated.verdicts, repeated.tables())
     words = {"split": split, "repeated": repeated, "one_run": _ONE_RUN, "one_item": ONE_ITEM}
     lead, *sections = sections_of("evaluation.txt.j2", blocks, comparison=comparison, **words)
     return render(Page(lead.heading, sections, lead.blocks))

@@ -1,9 +1,9 @@
 """``Comparison``: how good models are on one split or on several, and whether the others beat the first."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import groupby, product
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -40,8 +40,8 @@ _TITLES: Final = {
 }
 _AVERAGED: Final = "sampled ranking (each test item among its own 99 stored negatives, averaged per user)"
 ONE_ITEM: Final = "one test item per user: Recall is HR, and MAP is MRR"
-_COLUMNS: Final = 6
-"""Figures side by side in a table of text."""
+_COLUMNS: Final = 7
+"""Figures side by side in a table of text: the number of users, and two times three metrics."""
 _SCHEMA_VERSION: Final = 2
 _CONFIDENCE: Final = 0.95
 
@@ -103,7 +103,8 @@ class Comparison:
     def metrics(self) -> tuple[str, ...]:
         """Return the metrics worth showing, by k: with one test item per user Recall and MAP repeat HR and MRR."""
         measures = OF_ONE_ITEM if self.one_item_each else MEASURES
-        return tuple(f"{measure}@{k}" for k in self.cutoffs for measure in measures)
+        names = (f"{measure}@{k}" for k in self.cutoffs for measure in measures)
+        return tuple(name for name in names if name in self.values[self.models[0]][self.rankings[0]])
 
     @property
     def one_item_each(self) -> bool:
@@ -158,7 +159,10 @@ class Comparison:
             "rankings": list(self.rankings),
             "models": figures,
             "compared_by": self.compared_by,
-            "differences": [self._plain(one) for one in self.differences],
+            "differences": [
+                {**one.about(), "metric": self.compared_by, "confidence": _CONFIDENCE, **asdict(one.difference)}
+                for one in self.differences
+            ],
             "verdicts": [one.to_dict() for one in self.verdicts],
             "trainings": {name: one._asdict() for name, one in self.trainings.items()},
             "release_rows": list(self._row_groups()),
@@ -208,33 +212,18 @@ class Comparison:
         }
 
     def lines(self) -> list[str]:
-        """Return the tables and comparisons line by line, as ``pricdr evaluate`` prints them.
+        """Return the tables and verdicts line by line, as ``pricdr evaluate`` prints them.
 
         Names are as given: whoever shows a line to people escapes what is not printable in it.
         """
         lines = [] if self.protocol == ONE_AT_RANDOM else [f"tested by {self.protocol}"]
         for ranking in self.rankings:
-            lines.append(self.title(ranking))
-            for model in self.models:
-                lines += [f"  {model}", *self._table(model, ranking)]
-            for one in self.differences:
-                if one.ranking == ranking:
-                    d = one.difference
-                    interval = f"[{d.low:+.4f}, {d.high:+.4f}], p = {d.p_value:.4f}"
-                    difference = f"{self.compared_by} {d.mean:+.4f} {interval}"
-                    lines.append(f"  {one.model} − {one.baseline}, {one.stratum}: {difference}")
+            lines += [self.title(ranking), *_text_of(self.tables(ranking))]
         return lines + ([ONE_ITEM] if self.one_item_each else []) + verdict_lines(self.verdicts)
 
     def title(self, ranking: Ranking) -> str:
         """Return what a ranking is called, and among which candidates it ranks."""
         return _TITLES[ranking] if self.one_item_each or ranking != "sampled" else _AVERAGED
-
-    def tables(self) -> Iterator[tuple[str, ...]]:
-        """Yield the metrics that fit side by side, all those at the same k together."""
-        measures = len(self.metrics) // len(self.cutoffs)
-        width = max(1, _COLUMNS // measures) * measures
-        for start in range(0, len(self.metrics), width):
-            yield self.metrics[start : start + width]
 
     def rows(self, model: str, ranking: Ranking, metrics: Sequence[str]) -> Iterator[tuple[str, int, list[str]]]:
         """Yield each stratum, its users, and the means of these metrics with their standard errors, as text."""
@@ -248,16 +237,14 @@ class Comparison:
 
     __repr__ = __str__
 
-    def html_tables(self, ranking: Ranking) -> list[NotebookTable]:
+    def tables(self, ranking: Ranking) -> list[NotebookTable]:
         """Return one row per model and kind of users with every metric, and the differences from the first model."""
-        measured = self.values[self.models[0]][ranking]
-        metrics = self.metrics if set(self.metrics) <= set(measured) else tuple(measured)
         figures = [
             (model, stratum, f"{users:,}", *cells)
             for model in self.models
-            for stratum, users, cells in self.rows(model, ranking, metrics)
+            for stratum, users, cells in self.rows(model, ranking, self.metrics)
         ]
-        tables = [NotebookTable(f"{ranking} ranking", ("model", "kind", "users", *metrics), figures, names=2)]
+        tables = [NotebookTable(f"{ranking} ranking", ("model", "kind", "users", *self.metrics), figures, names=2)]
         differences = [
             (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
             for one in self.differences
@@ -272,7 +259,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the tables for a notebook."""
-        tables = [table for ranking in self.rankings for table in self.html_tables(ranking)]
+        tables = [table for ranking in self.rankings for table in self.tables(ranking)]
         facts = {"models": f"{len(self.models):,}", "users": f"{len(self.users):,}"}
         note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
         return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(self.verdicts)))
@@ -312,16 +299,19 @@ class Comparison:
             figures[stratum] = {**means, "users": int(keep.sum()), "standard_error": errors}
         return figures
 
-    def _plain(self, one: PairedDifference) -> dict[str, Any]:
-        """Return a difference as JSON holds it."""
-        about = {"model": one.model, "baseline": one.baseline, "ranking": one.ranking, "stratum": one.stratum}
-        return {**about, "metric": self.compared_by, "confidence": _CONFIDENCE, **asdict(one.difference)}
 
-    def _table(self, model: str, ranking: Ranking) -> Iterator[str]:
-        for names in self.tables():
-            yield f"    {'':<6}{'users':>8}" + "".join(f"{name:>18}" for name in names)
-            for stratum, users, cells in self.rows(model, ranking, names):
-                yield f"    {stratum:<6}{users:>8,}" + "".join(f"{cell:>18}" for cell in cells)
+def _text_of(tables: Iterable[NotebookTable]) -> Iterator[str]:
+    """Yield tables line by line, with some figures side by side, and the others below them."""
+    for table in tables:
+        yield f"  {table.caption}"
+        for start in range(table.names, len(table.header), _COLUMNS):
+            shown = [*range(table.names), *range(start, min(start + _COLUMNS, len(table.header)))]
+            rows = [[row[at] for at in shown] for row in (table.header, *table.rows)]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            for row in rows:
+                cells = zip(row, widths, strict=True)
+                padded = (f"{c:<{w}}" if at < table.names else f"{c:>{w}}" for at, (c, w) in enumerate(cells))
+                yield "    " + "  ".join(padded)
 
 
 def _cell(values: Float64Array) -> str:
@@ -492,13 +482,7 @@ class RepeatedComparison:
 
     def lines(self) -> list[str]:
         """Return the figures and the verdicts line by line. Names are as given."""
-        lines = [self.title]
-        for (model, ranking), rows in groupby(self.rows(), key=lambda row: row[:2]):
-            lines.append(f"  {model}, {ranking} ranking")
-            lines += [f"    {stratum:<6}{figure:>17}" for *_, stratum, figure in rows]
-        for one in self.differences:
-            lines.append(f"  {one.model} − {one.baseline}, {one.stratum}, {one.ranking}: {one.gains}")
-        return lines + verdict_lines(self.verdicts)
+        return [self.title, *_text_of(self.tables()), *verdict_lines(self.verdicts)]
 
     @property
     def title(self) -> str:
@@ -506,28 +490,24 @@ class RepeatedComparison:
         seeds = ", ".join(map(str, self.comparisons))
         return f"over {len(self.comparisons)} splits (seeds {seeds}), {self._first.compared_by} ± standard error"
 
-    def rows(self) -> Iterator[tuple[str, Ranking, str, str]]:
-        """Yield each model, ranking and stratum, with its mean over splits and the standard error as text."""
-        for ranking in self._first.rankings:
-            for model in self.models:
-                for stratum in self._first.strata:
-                    values = np.array(list(self._means(model, ranking, stratum)))
-                    if len(values) > 1:
-                        yield model, ranking, stratum, f"{values.mean():.4f} ± {standard_error(values):.4f}"
-
     def __str__(self) -> str:
         """Return the figures and the verdicts as text, one line each whatever the models are called."""
         return "\n".join(map(printable, self.lines()))
 
     __repr__ = __str__
 
-    def html_tables(self) -> list[NotebookTable]:
+    def tables(self) -> list[NotebookTable]:
         """Return the means over splits, and the differences from the first model split by split."""
         names = ("model", "ranking", "kind")
+        means = []
+        for ranking, model, stratum in product(self._first.rankings, self.models, self._first.strata):
+            values = np.array(list(self._means(model, ranking, stratum)))
+            if len(values) > 1:
+                means.append((model, ranking, stratum, _cell(values)))
         gains = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
         caption = f"difference from {self.models[0]}, split by split"
         return [
-            NotebookTable(self.title, (*names, "mean"), list(self.rows()), names=3),
+            NotebookTable("mean over splits", (*names, self._first.compared_by), means, names=3),
             NotebookTable(caption, (*names, "differences"), gains, names=3),
         ]
 
@@ -535,7 +515,7 @@ class RepeatedComparison:
         """Return the figures and the verdicts for a notebook."""
         facts = {"models": f"{len(self.models):,}", "splits": f"{len(self.comparisons):,}"}
         notes = verdict_lines(self.verdicts)
-        return summary_html("RepeatedComparison", facts, tables=self.html_tables(), notes=notes)
+        return summary_html("RepeatedComparison", facts, tables=self.tables(), notes=notes)
 
     @property
     def _first(self) -> Comparison:

@@ -171,6 +171,10 @@ class PairedDifference:
     by_split: tuple[float, ...] = ()
     """Of several splits: one mean over users for each that has such users."""
 
+    def about(self) -> dict[str, str]:
+        """Return what is compared with what, by whom and for whom."""
+        return {name: getattr(self, name) for name in ("model", "baseline", "ranking", "stratum")}
+
     @property
     def gains(self) -> str:
         """Return the difference on each split, as text."""
@@ -239,7 +243,7 @@ class Judgement(PairedDifference):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as ``pricdr evaluate --json`` writes it."""
-        about = {name: getattr(self, name) for name in ("model", "baseline", "ranking", "stratum", "metric")}
+        about = {**self.about(), "metric": self.metric}
         figures = asdict(self.difference)
         figures = {"difference": figures.pop("mean"), **figures}
         says = {"verdict": self.verdict.value, "about_release": self.about_release}

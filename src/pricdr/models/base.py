@@ -17,7 +17,14 @@ from pricdr import __version__
 from pricdr.arrays import BoolArray
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import HeldOut, set_aside
-from pricdr.errors import InputError, ParameterError, require_count, require_not_negative, require_share
+from pricdr.errors import (
+    InputError,
+    ParameterError,
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_share,
+)
 from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin
 from pricdr.models.training_data import ReleaseRows
 from pricdr.progress import Progress
@@ -55,6 +62,8 @@ class Config:
     """Settings of a method: counts are whole numbers of at least 1, shares lie in [0, 1), the rest is zero or more."""
 
     shares: ClassVar[tuple[str, ...]] = ("dropout", "entry_dropout")
+    positive: ClassVar[tuple[str, ...]] = ()
+    """Numbers that must not be zero."""
     least: ClassVar[Mapping[str, int]] = {}
     """Counts that must be larger than 1."""
 
@@ -63,6 +72,8 @@ class Config:
             given = {setting.name: getattr(self, setting.name)}
             if setting.name in self.shares:
                 require_share(**given)
+            elif setting.name in self.positive:
+                require_positive(**given)
             elif isinstance(setting.default, float):
                 require_not_negative(**given)
             elif not isinstance(setting.default, bool):

@@ -180,12 +180,7 @@ class FittedModel:
             facts["trained on"] = f"target ratings{source}"
             if origin.release is not None and not plaintext:
                 facts["release signed by"] = origin.release_signed_by or "nobody that was checked"
-        if chosen.epochs:
-            facts["epochs"] = ", ".join(f"{network} {epoch:,}" for network, epoch in chosen.epochs.items())
-        if chosen.settings:
-            facts["settings chosen"] = ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items())
-        if chosen.trust is not None:
-            facts["trust in the source"] = "{:.0%} for warm users, {:.0%} for cold ones".format(*chosen.trust)
+        facts |= chosen.facts()
         if chosen.not_chosen:
             facts["nothing chosen"] = chosen.not_chosen
         if self.summary is not None:
@@ -226,21 +221,21 @@ class FittedModel:
             items: only the items at these positions, a slice without a step.
             out: an array of the result's shape that may be used for the result, to save an allocation.
         """
-        whole = items is None or (items.start, items.stop) == (0, len(self.items))
-        vectors, bias = (
-            (self.item_vectors, self.item_bias) if whole else (self.item_vectors[items], self.item_bias[items])
-        )
+        items = None if items is None or (items.start, items.stop) == (0, len(self.items)) else items
+        vectors, bias = self.item_vectors, self.item_bias
+        if items is not None:
+            vectors, bias = vectors[items], bias[items]
         if isinstance(self.user_vectors, np.ndarray) and isinstance(vectors, np.ndarray):
             scores: Float32Array = np.matmul(self.user_vectors[users], vectors.T, out=out)
         else:
             product = self.user_vectors[users] @ vectors.T
             scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray(), dtype=np.float32)
         scores += bias
-        return scores if self.interaction is None else scores + self.interaction.score(users, None if whole else items)
+        return scores if self.interaction is None else scores + self.interaction.score(users, items)
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
-        if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
+        if self._is_sparse:
             # Multiplying sparse rows is cheaper than picking items from them: all items, for some users at a time.
             scores = np.empty(candidates.shape, dtype=np.float32)
             at_once = max(1, SCORES_AT_ONCE // max(len(self.items), 1))
@@ -280,7 +275,7 @@ class FittedModel:
 
         Its numbers were still learnt from the ratings: it is neither anonymous nor differentially private.
         """
-        if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
+        if self._is_sparse:
             raise InputError(
                 f"a model of method {self.method} scores by the ratings themselves: it cannot be exported without them"
             )
@@ -350,6 +345,10 @@ class FittedModel:
     def _recommender(self, users: IdsLike, k: int, seen: RatingsLike | None) -> Recommender:
         ids = self.users if users is self.users else as_ids("users", users)
         return Recommender(self, ids, k, None if seen is None else Ratings.of(seen))
+
+    @property
+    def _is_sparse(self) -> bool:
+        return isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array)
 
     @cached_property
     def _has_history(self) -> npt.NDArray[np.bool_]:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,40 +17,20 @@ from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 from pricdr.arrays import Float32Array
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import HeldOut
-from pricdr.models.base import Config, PlaintextMethod, SearchSpace, Trained
-from pricdr.models.fitted import Chosen, FittedModel
+from pricdr.models.base import Config, SearchSpace
+from pricdr.models.fitted import FittedModel
 from pricdr.models.interaction import Interaction
-from pricdr.models.methods.networks import NetworkRun, SparseTower, TrainingRun, in_blocks, log_odds, numbers, train_run
+from pricdr.models.methods.networks import NetworkRun, PairNetworkMethod, SparseTower, in_blocks, log_odds, numbers
 from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import cross_entropy_per_user
 from pricdr.training.rows import Bags, Negatives, SparseRows
-from pricdr.training.run_log import RunLog
 
 _MASKED: Final = -1e9
 """A user part that switches off every unit of a network over pairs (a ReLU follows): what is left is the item bias."""
 Rows = TypeVar("Rows", bound=SparseRows)
-
-
-class Rival(PlaintextMethod):
-    """A method with one network over both domains."""
-
-    config: Any
-    options: TrainingOptions
-    _run: ClassVar[type[Any]]
-
-    def training_run(self, pair: DomainPair) -> TrainingRun:
-        """Return the network for both domains, not trained yet."""
-        run: TrainingRun = self._run(pair, self.config, self.options)
-        return run
-
-    def _train_plaintext(
-        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        return train_run(
-            self.training_run(DomainPair(source, target)), self.options, validation=validation, chosen=chosen, log=log
-        )
+Layers: TypeAlias = tuple[tuple[Tensor, Tensor], ...]
+"""Weights and biases."""
 
 
 class _RivalRun(NetworkRun[DomainPair], Generic[Rows]):
@@ -120,7 +100,7 @@ class PairedRun(_RivalRun[DomainExamples]):
         """Return what the target's items add to the first layer."""
 
     @abstractmethod
-    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+    def layers(self) -> Layers:
         """Return the weights and biases of the layers after the first."""
 
     @abstractmethod
@@ -149,7 +129,7 @@ class PairedRun(_RivalRun[DomainExamples]):
         interaction = Interaction(self.all_user_outputs(), numbers(self.item_parts()), layers)
         users, items = (torch.zeros(len(ids), 0).numpy() for ids in (self.data.users, self.data.target.items))
         bias = numbers(self.target.log_odds)
-        return TrainingData.plaintext(self.data).model(self.method, users, items, bias, interaction=interaction)
+        return TrainingData.plaintext(self.data).model(self.method.name, users, items, bias, interaction=interaction)
 
 
 class DecodedRun(_RivalRun[SparseRows]):
@@ -189,7 +169,7 @@ class DecodedRun(_RivalRun[SparseRows]):
     def fitted_model(self) -> FittedModel:
         """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
         items, bias = numbers(self.last_layer.weight), numbers(self.last_layer.bias)
-        return TrainingData.plaintext(self.data).model(self.method, self.all_user_outputs(), items, bias)
+        return TrainingData.plaintext(self.data).model(self.method.name, self.all_user_outputs(), items, bias)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +204,6 @@ class _CoNetNetwork(nn.Module):
     def __init__(self, pair: DomainPair, config: CoNetConfig) -> None:
         super().__init__()
         width = config.width
-        self.chance = config.dropout
         self.users = nn.Parameter(0.01 * torch.randn(len(pair.users), width))
         self.source = _CoNetSide(len(pair.source.items), width)
         self.target = _CoNetSide(len(pair.target.items), width)
@@ -233,38 +212,8 @@ class _CoNetNetwork(nn.Module):
         nn.init.xavier_uniform_(self.cross_first)
         nn.init.xavier_uniform_(self.cross_second)
 
-    def user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor, elsewhere: Bags) -> Tensor:
-        """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
-        user = self.users[users]
-        width = user.shape[1]
-        mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
-        there = torch.cat([user, mean], dim=1)
-        # The same H carries either side's input to the other, as in the paper.
-        here = linear(user, own.first.weight[:, :width], own.first.bias) + linear(there, self.cross_first)
-        return torch.cat([here, other.first(there) + linear(user, self.cross_first[:, :width])], dim=1)
-
-    def item_parts(self, own: _CoNetSide, items: Tensor) -> Tensor:
-        """Return what items add to the first layer of either side."""
-        width = items.shape[-1]
-        return linear(items, torch.cat([own.first.weight[:, width:], self.cross_first[:, width:]]))
-
-    def layers(self, own: _CoNetSide) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Return the layers after the first; of the second one on only the own side's outputs are read."""
-        # A cross-connection adds the other side's activations, so it is one wider layer over both sides' activations.
-        second = torch.cat([own.second.weight, self.cross_second], dim=1)
-        return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
-
-    def logits(self, own: _CoNetSide, parts: Tensor) -> Tensor:
-        """Return the scores of sums of user and item parts."""
-        hidden = dropout(relu(parts), self.chance, self.training)
-        *inner, last = self.layers(own)
-        for weights, bias in inner:
-            hidden = dropout(relu(linear(hidden, weights, bias)), self.chance, self.training)
-        return linear(hidden, *last).squeeze(-1)
-
 
 class _CoNetRun(PairedRun):
-    method = "conet"
     config: CoNetConfig
     network: _CoNetNetwork
 
@@ -275,8 +224,8 @@ class _CoNetRun(PairedRun):
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
         network, config = self.network, self.config
         rated_a, rated_b = self.source.batch(users), self.target.batch(users)
-        parts_a = network.user_parts(network.source, network.target, users, rated_b)
-        parts_b = network.user_parts(network.target, network.source, users, rated_a)
+        parts_a = self._user_parts(network.source, network.target, users, rated_b)
+        parts_b = self._user_parts(network.target, network.source, users, rated_a)
         loss = self._loss(network.target, self.target, users, rated_b, parts_b)
         loss = loss + config.source * self._loss(network.source, self.source, users, rated_a, parts_a)
         if config.sparsity:
@@ -286,25 +235,54 @@ class _CoNetRun(PairedRun):
     def _loss(self, side: _CoNetSide, domain: DomainExamples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
         """Return the cross-entropy in one domain, per rating."""
         items = self.with_drawn(domain, users, rated)
-        parts = user_parts[rated.row_of, None] + self.network.item_parts(side, side.items[items])
-        return _errors(self.network.logits(side, parts) + domain.log_odds[items]) / max(len(items), 1)
+        parts = user_parts[rated.row_of, None] + self._item_parts(side, side.items[items])
+        return _errors(self._logits(side, parts) + domain.log_odds[items]) / max(len(items), 1)
+
+    def _user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor, elsewhere: Bags) -> Tensor:
+        """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
+        cross, user = self.network.cross_first, self.network.users[users]
+        width = user.shape[1]
+        mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
+        there = torch.cat([user, mean], dim=1)
+        # The same H carries either side's input to the other, as in the paper.
+        here = linear(user, own.first.weight[:, :width], own.first.bias) + linear(there, cross)
+        return torch.cat([here, other.first(there) + linear(user, cross[:, :width])], dim=1)
+
+    def _item_parts(self, own: _CoNetSide, items: Tensor) -> Tensor:
+        """Return what items add to the first layer of either side."""
+        width = items.shape[-1]
+        return linear(items, torch.cat([own.first.weight[:, width:], self.network.cross_first[:, width:]]))
+
+    def _layers(self, own: _CoNetSide) -> Layers:
+        """Return the layers after the first; of the second one on only the own side's outputs are read."""
+        # A cross-connection adds the other side's activations, so it is one wider layer over both sides' activations.
+        second = torch.cat([own.second.weight, self.network.cross_second], dim=1)
+        return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
+
+    def _logits(self, own: _CoNetSide, parts: Tensor) -> Tensor:
+        """Return the scores of sums of user and item parts."""
+        chance, training = self.config.dropout, self.network.training
+        hidden = dropout(relu(parts), chance, training)
+        *inner, last = self._layers(own)
+        for weights, bias in inner:
+            hidden = dropout(relu(linear(hidden, weights, bias)), chance, training)
+        return linear(hidden, *last).squeeze(-1)
 
     def user_parts(self, users: Tensor) -> Tensor:
-        network = self.network
-        return network.user_parts(network.target, network.source, users, self.source.batch(users))
+        return self._user_parts(self.network.target, self.network.source, users, self.source.batch(users))
 
     def item_parts(self) -> Tensor:
-        return self.network.item_parts(self.network.target, self.network.target.items)
+        return self._item_parts(self.network.target, self.network.target.items)
 
-    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        return self.network.layers(self.network.target)
+    def layers(self) -> Layers:
+        return self._layers(self.network.target)
 
     def logits(self, parts: Tensor) -> Tensor:
-        return self.network.logits(self.network.target, parts)
+        return self._logits(self.network.target, parts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoNet(Rival):
+class CoNet(PairNetworkMethod):
     """NOT PRIVATE. Hu, Zhang and Yang (CIKM 2018): a shared user embedding, and the same Hˡ in both directions.
 
     The public code trains a source and a target example of *different* users side by side and predicts without the
@@ -397,7 +375,6 @@ class _DDTCDRNetwork(nn.Module):
 
 
 class _DDTCDRRun(PairedRun):
-    method = "ddtcdr"
     config: DDTCDRConfig
     network: _DDTCDRNetwork
 
@@ -462,7 +439,7 @@ class _DDTCDRRun(PairedRun):
         share = self.config.share
         return (1 - share) * self.network.target.logits(here) + share * self.network.source.logits(there)
 
-    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+    def layers(self) -> Layers:
         """Return both networks as one, block by block, with their shares in the last layer."""
         own, other, share = self.network.target, self.network.source, self.config.share
         second = (
@@ -475,7 +452,7 @@ class _DDTCDRRun(PairedRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DDTCDR(Rival):
+class DDTCDR(PairNetworkMethod):
     """NOT PRIVATE. Li and Tuzhilin (WSDM 2020), deep dual transfer, which predicts ratings, made to rank.
 
     score(u, i) = (1 − α) B(u, i) + α A(Xᵀ u, i) + the log-odds of the item alone, and cross-entropy of ratings and
@@ -596,7 +573,6 @@ class _DARecNetwork(nn.Module):
 
 
 class _DARecRun(DecodedRun):
-    method = "darec"
     config: DARecConfig
     network: _DARecNetwork
 
@@ -630,7 +606,7 @@ class _DARecRun(DecodedRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DARec(Rival):
+class DARec(PairNetworkMethod):
     """NOT PRIVATE. Yuan, Yao and Benatallah (IJCAI 2019), U-DARec, which predicts ratings, made to rank.
 
     The squared error of observed ratings becomes cross-entropy over all items of a row. AutoRec's embeddings (with a
@@ -714,7 +690,6 @@ class _ETLNetwork(nn.Module):
 
 
 class _ETLRun(DecodedRun):
-    method = "etl"
     config: ETLConfig
     network: _ETLNetwork
 
@@ -761,7 +736,7 @@ class _ETLRun(DecodedRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETL(Rival):
+class ETL(PairNetworkMethod):
     """NOT PRIVATE. Chen et al. (TOIS 2023), equivalent transformation learning, on rows of both domains.
 
     The discriminators are trained in the same step, through a reversed gradient, where the public code alternates two

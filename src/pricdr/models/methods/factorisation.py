@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,17 +11,15 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding, relu, softplus
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
-from pricdr.models.base import Config, SearchSpace, TargetMethod, Trained
-from pricdr.models.fitted import Chosen, FittedModel
+from pricdr.models.base import Config, SearchSpace
+from pricdr.models.fitted import FittedModel
 from pricdr.models.interaction import Interaction
-from pricdr.models.methods.networks import NetworkRun, TrainingRun, numbers, train_run
+from pricdr.models.methods.networks import NetworkRun, TargetNetworkMethod, numbers
 from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import pair_scores
 from pricdr.training.rows import Negatives
-from pricdr.training.run_log import RunLog
 
 
 class _RatingRun(NetworkRun[Ratings]):
@@ -46,22 +44,6 @@ class _RatingRun(NetworkRun[Ratings]):
     def with_mean_for_cold(self, vectors: Tensor) -> Tensor:
         """Return the vectors of all users; those of users without ratings were never trained and become the mean."""
         return torch.where(self._warm[:, None], vectors, vectors[self._warm].mean(dim=0))
-
-
-class _RatingMethod(TargetMethod):
-    """A method with one network, trained on every rating."""
-
-    config: Any
-    options: TrainingOptions
-    _run: ClassVar[type[Any]]
-
-    def training_run(self, target: Ratings) -> TrainingRun:
-        """Return the network for these ratings, not trained yet."""
-        run: TrainingRun = self._run(target, self.config, self.options)
-        return run
-
-    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +84,6 @@ def _shares(numbers: Tensor, count: int) -> Tensor:
 
 
 class _BPRRun(_RatingRun):
-    method = "bpr"
     config: BPRConfig
     network: _BPRNetwork
 
@@ -128,7 +109,7 @@ class _BPRRun(_RatingRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BPR(_RatingMethod):
+class BPR(TargetNetworkMethod):
     """−ln σ(s_ui − s_uj) over rated i and unrated j, with s = ⟨P_u, Q_i⟩ + b_i (Rendle et al., UAI 2009).
 
     Adam on batches of ratings in place of single SGD steps. The epoch is picked on validation, not on test, and
@@ -204,7 +185,6 @@ class _NeuMFNetwork(nn.Module):
 
 
 class _NeuMFRun(_RatingRun):
-    method = "neumf"
     config: NeuMFConfig
     network: _NeuMFNetwork
 
@@ -253,7 +233,7 @@ class _NeuMFRun(_RatingRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeuMF(_RatingMethod):
+class NeuMF(TargetNetworkMethod):
     """σ(h · [p_u ∘ q_i ; MLP([u; i])] + c), binary cross-entropy with sampled negatives (He et al., WWW 2017).
 
     Trained at once, without pre-training the branches. The epoch is picked on validation, where the released code

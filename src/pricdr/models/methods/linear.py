@@ -18,7 +18,7 @@ from pricdr.data.csr import CSR
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_positive
+from pricdr.errors import ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import Verdict, compare
@@ -380,14 +380,13 @@ def _carried(n_users: int, columns: int, rank: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EASEConfig:
+class EASEConfig(Config):
     """The one setting of EASE."""
+
+    positive = ("regularisation", "weight")
 
     regularisation: float = 300.0
     """λ: the larger, the less a pair of items that met by chance counts."""
-
-    def __post_init__(self) -> None:
-        require_positive(regularisation=self.regularisation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,10 +414,6 @@ class EASESourceConfig(EASEConfig):
 
     weight: float = 0.3
     """What a source rating counts beside a target rating's 1."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_positive(weight=self.weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,16 +509,15 @@ Choice: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RidgeReleaseConfig:
+class RidgeReleaseConfig(Config):
     """What holds where there is no validation to choose by."""
+
+    positive = ("regularisation", "scale")
 
     regularisation: float = 100.0
     """λ, beside release rows of length 1."""
     scale: float = 0.4
     """Standard deviation, over users and items, of what the release adds to the log-odds of popularity."""
-
-    def __post_init__(self) -> None:
-        require_positive(regularisation=self.regularisation, scale=self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)

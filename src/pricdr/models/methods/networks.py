@@ -13,7 +13,7 @@ from pricdr.arrays import Float32Array
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.models.base import Trained
+from pricdr.models.base import Method, PlaintextMethod, TargetMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel
 from pricdr.training.loop import TrainableNetwork, TrainingOptions, seeded, train_network
 from pricdr.training.rows import Bags
@@ -108,16 +108,16 @@ def train_run(
 class NetworkRun(ABC, Generic[Data]):
     """The network of a method that has one, with the ratings and the settings it is trained by."""
 
-    method: ClassVar[str]
     config: Any
     network: Any
 
-    def __init__(self, data: Data, config: object, options: TrainingOptions) -> None:
+    def __init__(self, data: Data, method: "OneNetwork") -> None:
         self.data: Data = data
-        self.config, self.device = config, options.torch_device()
-        self.identity = f"{self.method} {config!r} {data.fingerprint()}"
+        self.method = method
+        self.config, self.device = method.config, method.options.torch_device()
+        self.identity = f"{method.name} {method.config!r} {data.fingerprint()}"
         self.prepare()
-        with seeded(options.seed, self.device):
+        with seeded(method.options.seed, self.device):
             self.network = self.build().to(self.device)
 
     @abstractmethod
@@ -127,6 +127,35 @@ class NetworkRun(ABC, Generic[Data]):
     @abstractmethod
     def build(self) -> nn.Module:
         """Return the network as it is before training."""
+
+
+class OneNetwork(Method):
+    """A method of one network, which its run trains."""
+
+    config: Any
+    options: TrainingOptions
+    _run: ClassVar[Callable[..., TrainingRun]]
+
+    def training_run(self, data: Ratings | DomainPair) -> TrainingRun:
+        """Return the network for these ratings, not trained yet."""
+        return type(self)._run(data, self)
+
+
+class TargetNetworkMethod(OneNetwork, TargetMethod):
+    """One of the target's ratings alone."""
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)
+
+
+class PairNetworkMethod(OneNetwork, PlaintextMethod):
+    """One of both domains, in plaintext."""
+
+    def _train_plaintext(
+        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        run = self.training_run(DomainPair(source, target))
+        return train_run(run, self.options, validation=validation, chosen=chosen, log=log)
 
 
 def numbers(tensor: Tensor) -> Float32Array:

@@ -27,14 +27,14 @@ def test_json_holds_what_the_screen_shows_and_stands_alone_on_standard_output(fo
     assert (content["schema_version"], content["cutoffs"], content["users"]) == (2, [5, 20], content["test_items"])
     for ranking in content["rankings"]:
         for model, figures in content["models"].items():
-            assert f"  {model}\n" in shown
-            for cells in figures[ranking].values():
+            for stratum, cells in figures[ranking].items():
+                assert re.search(rf"^    {model} +{stratum} +{cells['users']:,} ", shown, flags=re.MULTILINE)
                 for metric in ("HR@5", "NDCG@20"):
                     error = cells["standard_error"][metric]
                     assert cells["users"] < 2 or f"{cells[metric]:.4f} ± {error:.4f}" in shown
     for one in content["differences"]:
-        interval = f"[{one['low']:+.4f}, {one['high']:+.4f}], p = {one['p_value']:.4f}"
-        assert f"{one['stratum']}: NDCG@20 {one['mean']:+.4f} {interval}" in shown
+        cells = f"dmf {one['stratum']} {one['mean']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}] {one['p_value']:.4f}"
+        assert cells in " ".join(shown.split())
     rows = pl.read_parquet("u.parquet").filter((pl.col("ranking") == "full") & (pl.col("model") == "dmf"))
     assert rows["NDCG@20"].mean() == pytest.approx(content["models"]["dmf"]["full"]["all"]["NDCG@20"])
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation import ranking
+from pricdr.evaluation.metrics import rank_of
 from pricdr.evaluation.ranking import ranks, sampled_ranks
 
 
@@ -44,5 +45,6 @@ def test_no_block_size_changes_a_rank(seed, users, items, cells, single):
             progress=lambda what, done, total, note="": reported.append((what, done, total)),
         )
     assert full.tolist() == one_by_one(scores, held_out, train)
-    assert sampled.tolist() == alone.tolist()
+    mine, near = scores[held_out.users, held_out.items], scores[held_out.users[:, None], held_out.negatives]
+    assert sampled.tolist() == alone.tolist() == rank_of(mine, near).tolist()
     assert reported[-1] == ("ranking", len(rows), len(rows))

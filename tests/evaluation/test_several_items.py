@@ -11,8 +11,7 @@ import pricdr
 from pricdr.data.splits import HeldOut, hold_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import MEASURES, averaged, of_lists, per_user, require_cutoffs
-from pricdr.evaluation.ranking import ranks
-from tests.evaluation.test_comparison import ITEMS, _model, _ratings
+from tests.evaluation.test_comparison import _model, _ratings
 
 GROUPS = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=8), min_size=1, max_size=6)
 
@@ -64,30 +63,6 @@ def test_the_sampled_metrics_of_a_user_are_means_over_the_items(groups):
     for name in found:
         parts = np.split(each[name], starts[1:])
         np.testing.assert_allclose(found[name], [part.mean() for part in parts])
-
-
-@pytest.mark.parametrize("cells", [260, 700, 1 << 20])
-def test_ranks_of_several_items_are_those_of_brute_force_whatever_the_blocks(cells, monkeypatch):
-    monkeypatch.setattr("pricdr.evaluation.ranking._CELLS_PER_BLOCK", cells)
-    split = hold_out(_ratings(), seed=1, cold=0.2, test_items=3)
-    assert len(split.test) == 3 * len(split.test.evaluated)
-    scores = np.random.default_rng(3).integers(0, 30, (len(split.train.users), len(ITEMS))).astype(float)
-    asked = []
-
-    def score(users):
-        asked.extend(users.tolist())
-        return scores[users]
-
-    sampled, full = ranks(score, split.test, split.train.matrix)
-    assert cells == 260 or len(asked) < len(split.test)  # a user is scored once per block
-    seen = split.train.matrix.toarray() > 0
-    relevant = np.zeros_like(seen)
-    relevant[split.test.users, split.test.items] = True
-    for at, (user, item) in enumerate(zip(split.test.users, split.test.items, strict=True)):
-        mine, others = scores[user, item], scores[user][~seen[user] & ~relevant[user]]
-        near = scores[user, split.test.negatives[at]]
-        assert full[at] == (others > mine).sum() + (others == mine).sum() / 2
-        assert sampled[at] == (near > mine).sum() + (near == mine).sum() / 2
 
 
 def test_a_comparison_counts_users_and_shows_a_table_per_k():

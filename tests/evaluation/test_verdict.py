@@ -93,21 +93,30 @@ ALONE, WITH = Origin({}, "f"), Origin({}, "f", release="hash")
 PLAINTEXT = Origin({}, "f", plaintext_source=True)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [(ALONE, WITH, True), (WITH, WITH, False), (None, WITH, False), (PLAINTEXT, WITH, False), (WITH, ALONE, False)],
-)
-def test_the_release_is_spoken_of_where_it_is_the_difference(first, second, expected):
+@pytest.fixture(scope="module")
+def split():
     rng = np.random.default_rng(0)
     items = tuple(f"i{at:03d}" for at in range(230))
     pairs = [(f"u{user:02d}", item) for user in range(40) for item in rng.choice(items, 5, replace=False)]
     ratings = pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=items)
-    split = hold_out(ratings, seed=0, cold=0.3)
+    return hold_out(ratings, seed=0, cold=0.3)
+
+
+def models_of(split, first, second):
+    """One that guesses, and one that is far better; each by the name of its method, and its origin."""
     users, items = split.train.users, split.train.items
-    guess = rng.random((len(users), len(items)))
+    guess = np.random.default_rng(1).random((len(users), len(items)))
     good = guess.copy()
     good[split.test.users, split.test.items] += 1
-    models = {"a": Scores(users, items, guess, first), "b": Scores(users, items, good, second, "hetero")}
+    return {"a": Scores(users, items, guess, *first), "b": Scores(users, items, good, *second)}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [(ALONE, WITH, True), (WITH, WITH, False), (None, WITH, False), (PLAINTEXT, WITH, False), (WITH, ALONE, False)],
+)
+def test_the_release_is_spoken_of_where_it_is_the_difference(split, first, second, expected):
+    models = models_of(split, (first, "dmf"), (second, "hetero"))
     comparison = pricdr.evaluate(models, split, ranking="sampled")
     assert {one.about_release for one in comparison.verdicts} == {expected}
     assert [one.stratum for one in comparison.verdicts] == ["warm", "few", "cold"]
@@ -119,24 +128,16 @@ def test_the_release_is_spoken_of_where_it_is_the_difference(first, second, expe
 
 
 def test_what_a_model_was_trained_with():
-    assert [Training.of(replace_origin(origin)) for origin in (ALONE, WITH, PLAINTEXT, None)] == [
+    nothing = np.zeros((0, 0))
+    assert [Training.of(Scores((), (), nothing, origin)) for origin in (ALONE, WITH, PLAINTEXT, None)] == [
         *(Training("dmf", with_release=False), Training("dmf", with_release=True), None, None)
     ]
     assert Training.of(object()) is None
 
 
 @pytest.mark.parametrize("baseline", ["popularity", "ease"])
-def test_another_method_as_the_baseline_says_nothing_about_the_release(baseline):
-    rng = np.random.default_rng(0)
-    users, items = tuple(f"u{at:02d}" for at in range(30)), tuple(f"i{at:03d}" for at in range(230))
-    pairs = [(user, item) for user in users for item in rng.choice(items, 5, replace=False)]
-    split = hold_out(pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=items), seed=0)
-    table = rng.random((len(users), len(items)))
-    models = {
-        "first": Scores(users, items, table, ALONE, baseline),
-        "second": Scores(users, items, table.round(1), WITH, "ease-release"),
-    }
-    text = str(pricdr.evaluate(models, split, ranking="sampled"))
+def test_another_method_as_the_baseline_says_nothing_about_the_release(split, baseline):
+    text = str(pricdr.evaluate(models_of(split, (ALONE, baseline), (WITH, "ease-release")), split, ranking="sampled"))
     assert ("does the release help?" in text) == (baseline == "ease")
     assert ("what the release adds shows only beside ease" in text) == (baseline != "ease")
 
@@ -145,10 +146,6 @@ def test_every_method_that_reads_a_release_has_its_baseline():
     access = {name: method_class(name).data_access() for name in METHODS.own}
     assert set(WITHOUT_RELEASE) == {name for name, seen in access.items() if DataAccess.RELEASE in seen}
     assert {DataAccess.RELEASE in access[name] for name in WITHOUT_RELEASE.values()} == {False}
-
-
-def replace_origin(origin):
-    return replace(Scores((), (), np.zeros((0, 0)), None), origin=origin)
 
 
 def test_students_interval_over_repetitions():

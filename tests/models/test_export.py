@@ -25,6 +25,7 @@ SERVING = {
     "dmf": lambda: DMF(options=QUICK).fit(PLANTED.target),
     "bpr": lambda: BPR(config=BPRConfig(width=4), options=QUICK).fit(PLANTED.target),
     "neumf": lambda: NeuMF(config=NeuMFConfig(product_width=4, width=8), options=QUICK).fit(PLANTED.target),
+    "neumf of one layer": lambda: NeuMF(config=NeuMFConfig(width=4, layers=1), options=QUICK).fit(PLANTED.target),
     "hetero": lambda: HeteroCDR(options=QUICK).fit(PLANTED.target, PLANTED.release),
     "ridge-release": lambda: RidgeRelease().fit(PLANTED.target, PLANTED.release),
 }

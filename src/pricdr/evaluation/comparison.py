@@ -482,7 +482,7 @@ class RepeatedComparison:
 
     def lines(self) -> list[str]:
         """Return the figures and the verdicts line by line. Names are as given."""
-        return [self.title, *_text_of(self.tables()), *verdict_lines(self.verdicts)]
+        return [*_text_of(self.tables()), *verdict_lines(self.verdicts)]
 
     @property
     def title(self) -> str:
@@ -507,7 +507,7 @@ class RepeatedComparison:
         gains = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
         caption = f"difference from {self.models[0]}, split by split"
         return [
-            NotebookTable("mean over splits", (*names, self._first.compared_by), means, names=3),
+            NotebookTable(self.title, (*names, "mean"), means, names=3),
             NotebookTable(caption, (*names, "differences"), gains, names=3),
         ]
 

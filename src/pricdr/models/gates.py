@@ -14,6 +14,7 @@ stand in for them: their rows are left out while rows are fitted to histories, a
 alone. If their rows had been fitted, a network that only memorised them would look like one that learnt.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -113,6 +114,15 @@ class Gates:
         """Return the newcomers, where trust is not settled."""
         assert self.newcomers is not None
         return self.newcomers
+
+    def trust_in_rows(self, ndcg: Callable[[Newcomers], tuple[Float64Array, Float64Array]]) -> Trust:
+        """Return the trust in a source that was not refused; ``ndcg`` is of newcomers by their rows, and by popularity.
+
+        Unless that was settled before, cold users are served by their rows only if newcomers show a gain.
+        """
+        if self.trust is not None:
+            return self.trust
+        return Trust(1.0, 1.0 if shows_gain(*ndcg(self.require_newcomers())) else 0.0)
 
     def held_out_to_choose_by(self, validation: HeldOut | None) -> HeldOut | None:
         """Return what picks an epoch of a network that serves newcomers: their items, if there is validation."""

@@ -134,8 +134,11 @@ class RecommenderContract:
         """A folder holds numbers and a name: it scores alike wherever it is read."""
         again = FittedModel.load(model.save(tmp_path_factory.mktemp("saved") / "model"))
         everyone = np.arange(len(model.users))
-        assert (again.method, again.chosen) == (model.method, model.chosen)
+        for name in ("method", "users", "items", "chosen", "origin"):
+            assert getattr(again, name) == getattr(model, name), name
         assert np.array_equal(again.score(everyone), model.score(everyone))
+        assert np.array_equal(again.seen.toarray() != 0, model.seen.toarray() != 0)
+        assert np.array_equal(again.bases(everyone), model.bases(everyone))
 
     def test_the_planted_taste_is_found(self, planted: Planted, model: FittedModel) -> None:
         """Warm users by their history, cold users by their source row; whoever is not served so gets what is popular.

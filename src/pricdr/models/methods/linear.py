@@ -24,7 +24,7 @@ from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import Verdict, compare
 from pricdr.memory import require_memory
 from pricdr.models.base import Config, PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
-from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust, Vectors
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Vectors
 from pricdr.models.gates import Gates, Newcomers, shows_gain
 from pricdr.models.methods.networks import log_odds
 from pricdr.models.training_data import ReleaseRows, TrainingData, unit_rows
@@ -478,13 +478,14 @@ class EASERelease(ReleaseMethod):
             unused = replace(data, source=None, present=np.zeros_like(data.present))
             model = solve_ease(self.name, unused, regularisation=self.config.regularisation)
             return model, replace(chosen, trust=UNTRUSTED)
-        model, trust = self._solved(data), gates.trust
-        if trust is None:
-            newcomers = gates.require_newcomers()
+        model = self._solved(data)
+
+        def ndcg(newcomers: Newcomers) -> tuple[Float64Array, Float64Array]:
             # Stand-ins are cold in a solution of their own: in the model itself their rows were fitted to them.
             unseen = self._solved(newcomers.hidden_from(data)) if newcomers.stand_ins.any() else model
-            by_release, popular = (_ndcg(one, newcomers.held_out) for one in (unseen, _popular_for_cold_users(unseen)))
-            trust = Trust(1.0, 1.0 if shows_gain(by_release, popular) else 0.0)
+            return _ndcg(unseen, newcomers.held_out), _ndcg(_popular_for_cold_users(unseen), newcomers.held_out)
+
+        trust = gates.trust_in_rows(ndcg)
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
     def _solved(self, data: TrainingData) -> FittedModel:

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from pricdr.arrays import Float64Array
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.memory import require_memory
 from pricdr.models.base import Config, ReleaseMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel, Trust
-from pricdr.models.gates import Gates, Newcomers, shows_gain
+from pricdr.models.gates import Gates, Newcomers
 from pricdr.models.methods.networks import SparseTower, TrainingRun, dense_tower, in_blocks, train_run
 from pricdr.models.training_data import ReleaseRows, TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions, arrays_identity, ndcg_by_user, require_trainable, seeded
@@ -70,7 +71,7 @@ class PaperCDR(ReleaseMethod):
             data = replace(data, present=np.zeros_like(data.present))
         run = _Run(data, self, gates.newcomers if self.config.gated else None)
         model, chosen = train_run(run, self.options, validation=validation, chosen=chosen, log=log)
-        trust = gates.trust or Trust(1.0, 1.0 if run.rows_help() else 0.0)
+        trust = gates.trust_in_rows(run.ndcg_of_rows)
         return _popular_for_unserved(model, trust), replace(chosen, trust=trust, evidence=gates.evidence)
 
 
@@ -85,7 +86,7 @@ class _Network(nn.Module):
 
 class _Run:
     def __init__(self, data: TrainingData, method: PaperCDR, newcomers: Newcomers | None) -> None:
-        self.data, self.method, self.newcomers = data, method, newcomers
+        self.data, self.method = data, method
         config, options = method.config, method.options
         device = options.torch_device()
         n_users, n_items = data.ratings.shape
@@ -129,19 +130,16 @@ class _Run:
         return total
 
     @torch.no_grad()
-    def rows_help(self) -> bool:
-        """Return whether release rows serve newcomers better than popularity does."""
-        assert self.newcomers is not None
-        held_out, popularity = self.newcomers.held_out, self.rows.popularity().to(self.present.device)
-        if not len(held_out):
-            return False
+    def ndcg_of_rows(self, newcomers: Newcomers) -> tuple[Float64Array, Float64Array]:
+        """Return how well newcomers are served by their release rows, and by popularity."""
+        popularity = self.rows.popularity().to(self.present.device)
         vectors = normalize(self.network.item_tower(self.columns), dim=1)
 
         def by_row(users: Tensor, items: Tensor) -> Tensor:
             return (normalize(self._row_vectors(users), dim=1)[:, None] * vectors[items]).sum(2)
 
-        scorers: tuple[ScorePairs, ...] = (by_row, lambda users, items: popularity[items])
-        return shows_gain(*(ndcg_by_user(score, held_out, self.present.device) for score in scorers))
+        own = ndcg_by_user(by_row, newcomers.held_out, self.present.device)
+        return own, ndcg_by_user(lambda users, items: popularity[items], newcomers.held_out, self.present.device)
 
     def _row_vectors(self, users: Tensor) -> Tensor:
         vectors: Tensor = self.network.encoder(self.release[users]) * self.present[users][:, None]

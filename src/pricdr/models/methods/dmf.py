@@ -11,15 +11,14 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import HeldOut
-from pricdr.models.base import Config, SearchSpace, TargetMethod, Trained
-from pricdr.models.fitted import Chosen, FittedModel
-from pricdr.models.methods.networks import SparseTower, in_blocks, log_odds, numbers, train_run
+from pricdr.models.base import Config, SearchSpace
+from pricdr.models.fitted import FittedModel
+from pricdr.models.methods.networks import OneNetwork, SparseTower, TargetNetworkMethod, in_blocks, log_odds, numbers
 from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions, require_trainable, seeded
 from pricdr.training.losses import mean_cross_entropy, pair_scores
 from pricdr.training.rows import Bags, ItemSample, SparseRows, sample_items
-from pricdr.training.run_log import NO_LOG, RunLog
+from pricdr.training.run_log import NO_LOG
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +168,7 @@ class TargetStage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DMF(TargetMethod):
+class DMF(TargetNetworkMethod):
     """Towers for user rows and item columns, a cosine times a learnt scale, and cross-entropy over items.
 
     Xue et al. (IJCAI 2017) use the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
@@ -197,9 +196,6 @@ class DMF(TargetMethod):
         """Its only network, which other methods use as their target stage."""
         return (NO_LOG.network,)
 
-    def training_run(self, target: Ratings) -> TargetStage:
-        """Return the untrained network for these ratings."""
-        return TargetStage(TwoTowers, target, self.config, self.options)
-
-    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)
+    @staticmethod
+    def _run(target: Ratings, method: OneNetwork) -> TargetStage:
+        return TargetStage(TwoTowers, target, method.config, method.options)

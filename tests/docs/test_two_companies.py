@@ -23,7 +23,7 @@ APART = 20
 
 
 def as_script(text: str, port: int) -> str:
-    """The page's blocks as one script: Python and lines of shell as they are, on a port that is free, with less padding."""
+    """The page's blocks as one script, Python and shell, on a port that is free, with less padding."""
     blocks = re.findall(r"```python\n(.*?)```|((?:^ {4}[^\n]*\n)+)", text, re.MULTILINE | re.DOTALL)
     parts = [f"python - <<'END'\n{python}END\n" if python else shell for python, shell in blocks]
     return "set -euo pipefail\n" + "".join(parts).replace("8000", str(port)).replace("6000", "300")

@@ -7,7 +7,6 @@ from pricdr.privacy.mechanism import Run
 from pricdr.randomness import Simulation
 from tests.attacks.learnt import only_own_row_ours, whole_matrix_ours
 from tests.attacks.table import FAR, ROUNDS, TARGETS, TRIALS
-from tests.attacks.trace_steps import trace_steps
 from tests.attacks.transcript import scored, scored_runs
 from tests.laws import ALPHA, scale_p_value, shape_p_value
 
@@ -72,11 +71,3 @@ def test_scores_are_spread_as_the_accounting_says(name, rng):
     assert shape_p_value(normal, 1.0) > ALPHA
     assert abs(normal.mean()) < 5 / len(normal) ** 0.5
     assert scale_p_value(0.7 * normal, 1.0) < ALPHA  # what 0.7 times the noise would look like
-
-
-def test_what_takes_notes_is_gone_afterwards():
-    target = ROUNDS["guided, one round: a popular item"]
-    with trace_steps() as transcript:
-        pass
-    target.strategy.publish(target.entries[0], Run(target.calibrated, Simulation(1)))
-    assert transcript == {}

@@ -18,7 +18,6 @@ from tests.attacks.target import (
     Opened,
     Setting,
     item_names,
-    mixed,
     neighbouring_ratings,
     private_release,
     settings,
@@ -70,15 +69,6 @@ def test_neighbours_differ_in_one_rating_or_in_one_user(setting, rng):
     assert len(set(users)) == 1
     assert (len(items) == 1) == (setting.unit.value == "rating")
     assert (absent.shape[1] > absent.shape[0]) == setting.wide
-
-
-def test_each_user_comes_from_the_input_the_truth_says(rng):
-    opened = Opened.draw(EVERY[0], item_names(40), Simulation(1))
-    worlds = opened.neighbours(50, rng)
-    truth = rng.random(50) < 0.5
-    both = np.stack([world.toarray() for world in worlds])
-    assert np.array_equal(mixed(worlds, truth).toarray(), both[truth.astype(int), np.arange(50)])
-    assert np.abs(both[1] - both[0]).sum(axis=1).tolist() == [1] * 50
 
 
 def test_two_releases_in_a_ledger_cost_root_two(tmp_path):

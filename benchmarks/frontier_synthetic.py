@@ -19,7 +19,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.frontier_table import NOTE, Table
+from benchmarks.frontier_table import (
+    CONTROLS,
+    NOISE,
+    NOTE,
+    PLAIN,
+    PLAIN_ITEMS,
+    POPULARITY,
+    SHUFFLED,
+    STRATEGIES,
+    TRUE,
+    TRUE_LESS,
+    SyntheticResult,
+    Table,
+    read_synthetic,
+)
 from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
 from pricdr.arrays import Float64Array
 from pricdr.data.csr import CSR, with_values
@@ -30,23 +44,7 @@ from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import standard_error
 from pricdr.experiments.arms import GUIDE_DIM, key_of, resolved_strategy
-from pricdr.experiments.results import (
-    CONTROLS,
-    NOISE,
-    PLAIN,
-    PLAIN_ITEMS,
-    POPULARITY,
-    SHUFFLED,
-    STRATEGIES,
-    TRUE,
-    TRUE_LESS,
-    SyntheticResult,
-    append,
-    peak_memory,
-    provenance,
-    read_synthetic,
-    watch_memory,
-)
+from pricdr.experiments.results import append, peak_memory, provenance, watch_memory
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import Bounds, Declared, calibrate, noiseless

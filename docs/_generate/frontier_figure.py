@@ -8,9 +8,8 @@ import altair as alt
 
 from pricdr.errors import printable
 from pricdr.pages.charts import chart_figure
-from pricdr.report.charts import share_charts
 from pricdr.report.folder import ResultsFolder, read_folder
-from pricdr.report.page import FRONTIER
+from pricdr.report.page import FRONTIER, share_charts
 
 ROOT: Final = Path(__file__).parents[2]
 FIGURE: Final = ROOT / "results" / "frontier.svg"

@@ -5,15 +5,16 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from benchmarks.frontier_table import read_synthetic
+from benchmarks.frontier_table import share as synthetic_share
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from docs._generate import frontier_figure
 from pricdr.errors import plain
 from pricdr.experiments import measured
-from pricdr.experiments.results import Mean, mean, outline, read, read_synthetic
-from pricdr.experiments.results import share as synthetic_share
+from pricdr.experiments.paper import table2
+from pricdr.experiments.results import Mean, Outline, mean, read
 from pricdr.experiments.spec import Spec, read_specs
-from pricdr.report.paper import paper_table
 
 ROOT: Final = Path(__file__).parents[2]
 METRIC: Final = "NDCG@10"
@@ -35,8 +36,8 @@ class Experiment:
 
     def __init__(self, name: str) -> None:
         self.spec = specs()[name]
-        self.found = measured.Experiment.of(outline(self.spec), read(ROOT / "results" / f"{name}.jsonl"))
-        runs = {arm.name: sorted(self.found.results_of(arm).items()) for arm in self.found.outline.arms}
+        self.found = measured.Experiment.of(Outline.of(self.spec), read(ROOT / "results" / f"{name}.jsonl"))
+        runs = {arm.name: sorted(arm.runs.items()) for arm in self.found.arms.values()}
         self.by_arm = {name: [run for _, run in by_seed] for name, by_seed in runs.items()}
 
     @property
@@ -192,7 +193,7 @@ def page() -> str:
 
 def paper_rows() -> dict[str, dict[str, float]]:
     """Return the paper's Table 2 for Douban Book→Music, by its names of methods."""
-    return {method: dict(row.figures) for (task, method), row in paper_table().items() if task == DOUBAN}
+    return {method: dict(figures) for (task, method), figures in table2().items() if task == DOUBAN}
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 
 from pricdr import Ratings
 from pricdr.data.tables import write_ratings
-from pricdr.experiments.table3 import read
+from pricdr.experiments.paper import read_table3
 from tests.raw_files import FORMS, known_pair
 
 SPEC = """
@@ -105,7 +105,7 @@ def test_table_3_is_counted_written_and_shown(pricdr, here):
     assert done.code == 0
     assert "Amazon Music→Book | ours: differs (rating ≥ 3, the five steps) | 7 | 7 | 49 | 100.00%" in done.out
     assert done.out.count("data not present: point PRICDR_DATA at it") == 8
-    assert read(here / "out" / "table3.json").rows[0].measured.users == 7
+    assert read_table3(here / "out" / "table3.json").rows[0].measured.users == 7
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from pricdr.experiments.measured import Experiment, markdown_report
-from pricdr.experiments.results import outline, read, read_outline
+from pricdr.experiments.results import Outline, read, read_outline
 from pricdr.experiments.runner import known_results
 from pricdr.experiments.search import draws, read_trials
 from pricdr.experiments.spec import read_search, read_specs
@@ -28,7 +28,7 @@ def test_every_row_was_measured_with_the_settings_in_the_spec(spec):
     rows = read(ROOT / "results" / f"{spec.name}.jsonl")
     wanted = {(spec.key(arm), seed) for arm in spec.arms for seed in spec.seeds}
     found = read_outline(ROOT / "results" / f"{spec.name}.spec.json")
-    assert found == outline(spec, found.missing)
+    assert found == Outline.of(spec, found.missing)
     assert {(result.key, result.seed) for result in rows} == (set() if found.missing else wanted)
     assert len(rows) == len({(result.key, result.seed) for result in rows})
     table = (ROOT / "results" / f"{spec.name}.md").read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ BARS = {  # share of DDTCDR's gain that cold users keep, in per cent: what a rel
 
 def frontier(data: str) -> Experiment:
     (spec,) = [spec for spec in TABLES if spec.name == f"frontier_{data}"]
-    return Experiment.of(outline(spec), read(ROOT / "results" / f"frontier_{data}.jsonl"))
+    return Experiment.of(Outline.of(spec), read(ROOT / "results" / f"frontier_{data}.jsonl"))
 
 
 @pytest.mark.parametrize(("data", "strategy"), BARS, ids=str)
@@ -125,10 +125,10 @@ def test_a_worthless_release_is_refused_and_does_no_harm():
         pair = frontier(data)
         assert len(pair.controls) == 4
         for arm in pair.controls:
-            runs = pair.results_of(arm)
+            runs = arm.runs
             accepted += [(data, arm.name, seed) for seed, run in runs.items() if run.trust != {"warm": 0, "cold": 0}]
             for stratum, base in (("warm", "DMF"), ("cold", "popularity")):
-                lost = (pair.measured(arm, stratum) - pair.measured(pair.arms[base], stratum)).mean
+                lost = (arm.measured(stratum) - pair.arms[base].measured(stratum)).mean
                 assert lost.value >= -0.005 - 2 * lost.error, (data, arm.name, stratum)
     assert len(accepted) <= 2, accepted
 
@@ -136,7 +136,7 @@ def test_a_worthless_release_is_refused_and_does_no_harm():
 def test_hetero_is_not_below_the_ridge():
     for data in ("movie_music", "electronics_cell", "douban_book_music"):
         pair = frontier(data)
-        for arm in pair.outline.arms:
+        for arm in pair.arms.values():
             if arm.name.endswith("decoded by ridge"):
                 plain = pair.arms[arm.name.removesuffix(", decoded by ridge")]
                 assert pair.share(plain).value >= pair.share(arm).value

@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import frontier_synthetic as frontier
-from benchmarks.frontier_table import NOTE, Table
+from benchmarks.frontier_table import CONTROLS, NOTE, PLAIN, STRATEGIES, Table, read_synthetic, share
 from benchmarks.latent_pair import LatentConfig, latent_pair
 
 from pricdr.experiments.arms import ReleaseSpec
-from pricdr.experiments.results import CONTROLS, PLAIN, STRATEGIES, read_synthetic, share
 from pricdr.experiments.runner import seeded_release
 from pricdr.privacy.accounting import Guarantee
 

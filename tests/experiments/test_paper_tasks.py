@@ -6,8 +6,8 @@ import pytest
 
 from pricdr.errors import MissingDataError
 from pricdr.experiments.arms import DataSpec
+from pricdr.experiments.paper import OTHER_DATA, PAPER_TASKS, Counts
 from pricdr.experiments.spec import read_specs
-from pricdr.experiments.table3 import OTHER_DATA, PAPER_TASKS, Counts
 from pricdr.experiments.tasks import load_task, missing_files
 from tests.raw_files import FORMS, counts_in_plain_python, random_pair
 

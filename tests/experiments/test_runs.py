@@ -22,20 +22,20 @@ from pricdr.experiments.measured import markdown_report
 from pricdr.experiments.results import (
     COMMIT,
     NOT_PRESENT,
+    Outline,
     Provenance,
     ReleaseFacts,
     Result,
     append,
     commit,
     mean,
-    outline,
     provenance,
     read,
     read_outline,
     whole_lines,
 )
 from pricdr.experiments.runner import Failure, known_results, missing_runs, run, seeded_release
-from pricdr.experiments.search import draws, read_trials, search, tuned_table
+from pricdr.experiments.search import draws, read_trials, search, update_tuned
 from pricdr.experiments.spec import Spec, require_runnable
 from pricdr.experiments.tasks import RunContext, Task, load_task, spread
 from pricdr.models.catalogue import METHODS, configure
@@ -392,7 +392,8 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
     before = log.read_text()
     assert search(DATA, ["dmf", "hetero"], 2, log, context) == best
     assert log.read_text() == before
-    assert "[dmf]\n" in tuned_table(best, "x")
+    update_tuned(tmp_path / "t.toml", best, "x")
+    assert "[dmf]\n" in (tmp_path / "t.toml").read_text()
 
 
 def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monkeypatch):
@@ -476,10 +477,10 @@ def test_a_folder_of_results_describes_itself(root, tmp_path):
     measure(replace(SPEC, arms=ARMS[:1], seeds=(1,)), tmp_path, RunContext(root, None, "cpu"))
     spec = replace(SPEC, arms=ARMS[:1], seeds=(1,))
     found = read_outline(tmp_path / "toy.spec.json")
-    assert found == outline(spec)
+    assert found == Outline.of(spec)
     assert found.missing == ""
     (result,) = read(tmp_path / "toy.jsonl")
-    assert result.key == found.arms[0].key
+    assert [result.key] == [*found.keys.values()]
     assert result.provenance.version == __version__
     hostile = (tmp_path / "toy.spec.json").read_text().replace('"toy"', '"../toy"')
     for wrong, message in (
@@ -497,7 +498,7 @@ def test_a_table_without_its_data_keeps_its_rows_and_says_so(tmp_path):
     assert run(SPEC, tmp_path, RunContext(tmp_path / "nowhere")) == []
     found = read_outline(tmp_path / "toy.spec.json")
     assert found.missing == NOT_PRESENT == "data not present: point PRICDR_DATA at it"
-    assert [arm.name for arm in found.arms] == [arm.name for arm in ARMS]
+    assert [*found.keys] == [arm.name for arm in ARMS]
     assert not (tmp_path / "toy.jsonl").exists()
 
 
@@ -505,7 +506,7 @@ def test_results_that_were_measured_elsewhere_stay_where_the_data_is_not(root, t
     spec = replace(SPEC, arms=ARMS[:1], seeds=(1,))
     measure(spec, tmp_path, RunContext(root, None, "cpu"))
     assert run(spec, tmp_path, RunContext(tmp_path / "nowhere")) == []
-    assert read_outline(tmp_path / "toy.spec.json") == outline(spec)
+    assert read_outline(tmp_path / "toy.spec.json") == Outline.of(spec)
     assert len(known_results(spec, tmp_path / "toy.jsonl")) == 1
 
 

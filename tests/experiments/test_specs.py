@@ -7,7 +7,6 @@ import pytest
 
 from pricdr.errors import InputError
 from pricdr.experiments.arms import Axis, CurvePoint, ReleaseSpec, RowContent
-from pricdr.experiments.results import outline
 from pricdr.experiments.spec import Spec, read_search, read_specs
 from pricdr.models.catalogue import configure
 
@@ -262,8 +261,8 @@ def test_a_family_is_one_table_for_each_data(tmp_path):
     )
     text = GOOD.replace("[data]", f'{second}[[data]]\nname = "one"')
     two, one = read_specs(write(tmp_path, text))
-    assert (two.name, outline(two).family, two.title) == ("table_two", "table", "a table: Two")
-    assert (one.name, outline(one).family, one.title) == ("table_one", "table", "a table")
+    assert (two.name, two.family, two.title) == ("table_two", "table", "a table: Two")
+    assert (one.name, one.family, one.title) == ("table_one", "table", "a table")
     assert [spec.arms[1].release.delta for spec in (two, one)] == [1e-3, 1e-6]
     for wrong in (text.replace('name = "one"\n', ""), text.replace('name = "one"', 'name = "two"')):
         with pytest.raises(InputError, match="each with a name of its own"):

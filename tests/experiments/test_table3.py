@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import InputError
-from pricdr.experiments import table3
-from pricdr.experiments.table3 import OTHER_DATA, PAPER_TASKS, Counts
+from pricdr.experiments.paper import (
+    OTHER_DATA,
+    PAPER_TASKS,
+    Counts,
+    Table3,
+    measure_table3,
+    read_table3,
+    table3_markdown,
+    write_table3,
+)
 from tests.raw_files import FORMS, KNOWN_COUNTS, counts_in_plain_python, known_pair, random_pair
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +29,7 @@ NOT_PRESENT = "data not present: point PRICDR_DATA at it"
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory):
-    return table3.measure(tmp_path_factory.mktemp("nothing"))
+    return measure_table3(tmp_path_factory.mktemp("nothing"))
 
 
 def test_without_data_every_task_keeps_its_row(empty):
@@ -30,13 +38,13 @@ def test_without_data_every_task_keeps_its_row(empty):
     assert [row.paper for row in empty.rows] == [task.counts for task in PAPER_TASKS] + [None] * len(OTHER_DATA)
     first = empty.rows[0]
     assert ["ratings_CDs_and_Vinyl.csv" in first.expected[0], "ratings_Books.csv" in first.expected[1]] == [True, True]
-    assert table3.markdown(empty).count(NOT_PRESENT) == len(empty.rows)
+    assert table3_markdown(empty).count(NOT_PRESENT) == len(empty.rows)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form.folder == "amazon"], ids=lambda form: form.name)
 def test_a_task_is_counted_as_soon_as_its_files_are_there(tmp_path, form):
     form.put(tmp_path, *known_pair(), packed=True)
-    rows = {row.title: row for row in table3.measure(tmp_path).rows}
+    rows = {row.title: row for row in measure_table3(tmp_path).rows}
     found = rows.pop("Amazon Music→Book")
     assert all(row.expected for row in rows.values())
     assert astuple(found.measured) == KNOWN_COUNTS
@@ -48,7 +56,7 @@ def test_other_readings_of_the_papers_words_give_other_counts(tmp_path):
     douban = next(form for form in FORMS if form.name == "GA-DTCDR")
     source, target = random_pair(3)
     douban.put(tmp_path, source, target)
-    row = next(row for row in table3.measure(tmp_path).rows if row.title == "Douban Movie→Book")
+    row = next(row for row in measure_table3(tmp_path).rows if row.title == "Douban Movie→Book")
     assert astuple(row.measured) == counts_in_plain_python(source, target, timed=False)
     one_pass, five_core, six_core = (reading.counts for reading in row.readings)
     assert row.measured.users <= one_pass.users
@@ -60,13 +68,13 @@ def test_counts_that_are_the_papers_agree(empty):
     row = empty.rows[3]
     assert replace(row, measured=row.paper).agrees is True
     assert replace(row, measured=replace(row.paper, users=923)).agrees is False
-    same = table3.markdown(table3.Table3((replace(row, measured=row.paper),), empty.provenance))
+    same = table3_markdown(Table3((replace(row, measured=row.paper),), empty.provenance))
     assert "| Douban Book→Music | ours: the same (rating ≥ 3, the five steps) | 924 | 3,916 | 50,429 | 1.39% |" in same
 
 
 def test_it_is_written_and_read_again(tmp_path, empty):
-    table3.write(tmp_path / "new" / "table3.json", empty)
-    assert table3.read(tmp_path / "new" / "table3.json") == empty
+    write_table3(tmp_path / "new" / "table3.json", empty)
+    assert read_table3(tmp_path / "new" / "table3.json") == empty
 
 
 @pytest.mark.parametrize(
@@ -81,17 +89,17 @@ def test_it_is_written_and_read_again(tmp_path, empty):
 )
 def test_whatever_else_is_in_the_file_is_refused_in_one_line(tmp_path, empty, change, rule):
     path = tmp_path / "table3.json"
-    table3.write(path, empty)
+    write_table3(path, empty)
     content = json.loads(path.read_text())
     change(content["rows"])
     path.write_text(json.dumps(content))
     with pytest.raises(InputError) as caught:
-        table3.read(path)
+        read_table3(path)
     assert str(path) in str(caught.value)
     assert rule in str(caught.value)
     path.write_bytes(b"\xff{}")
     with pytest.raises(InputError, match="not a Table 3"):
-        table3.read(path)
+        read_table3(path)
 
 
 def test_density_is_the_share_of_rated_pairs():
@@ -113,7 +121,7 @@ def test_the_papers_figures_are_those_of_its_table():
 @pytest.mark.realdata
 @pytest.mark.skipif(not DATA.is_dir(), reason="no data under PRICDR_DATA")
 def test_the_committed_table_is_that_of_the_raw_files():
-    measured = table3.measure(DATA)
+    measured = measure_table3(DATA)
     douban = measured.rows[3]
     assert douban.agrees is True
     assert [astuple(reading.counts) for reading in douban.readings] == [
@@ -123,4 +131,4 @@ def test_the_committed_table_is_that_of_the_raw_files():
     ]
     stand_in = next(row for row in measured.rows if "stand-in" in row.title)
     assert (stand_in.title, astuple(stand_in.measured)[0]) == ("Amazon Movie→Music (stand-in)", 2_042)
-    assert table3.read(ROOT / "results" / "table3.json").rows == measured.rows
+    assert read_table3(ROOT / "results" / "table3.json").rows == measured.rows

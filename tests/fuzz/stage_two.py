@@ -20,11 +20,12 @@ import torch
 from torch import nn
 
 from pricdr import Guarantee, Ratings, publish
-from pricdr.experiments.results import outline
+from pricdr.experiments.results import Outline
 from pricdr.experiments.spec import read_search, read_specs
 from pricdr.models.fitted import Chosen, FittedModel, Origin, Trust
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
+from pricdr.pages import markdown
 from pricdr.release.certificate import seal
 from pricdr.report.card import ModelCard
 from pricdr.training.checkpoints import Checkpoint, RunState
@@ -125,8 +126,8 @@ def judge_model(folder: Path, seed: Seed, files: Files) -> None:
     require(model.chosen.trust is None or all(0 <= level <= 1 for level in model.chosen.trust), "an impossible trust")
     require_ids("user", model.users)
     require_ids("item", model.items)
-    card = ModelCard.of_model(model, "model")
-    require("# Model card" in card.markdown(), "a card without a title")
+    card = ModelCard("model", model)
+    require("# Model card" in markdown(card.page), "a card without a title")
     own = set(model.items)
     for user in (*model.users[:3], *model.users[-1:], "a stranger"):
         ranked = model.recommend([user], 5)
@@ -275,7 +276,7 @@ def judge_spec(folder: Path, seed: Seed, files: Files) -> None:
     for spec in specs:
         require(spec.arms, "a spec without arms")
         require(all(isinstance(seed, int) for seed in spec.seeds), "seeds that are no whole numbers")
-        require(all(len(arm.key) == 16 for arm in outline(spec).arms), "an arm without a key")
+        require(all(len(key) == 16 for key in Outline.of(spec).keys.values()), "an arm without a key")
         for promise in [(arm.release.epsilon, arm.release.delta) for arm in spec.arms if arm.release is not None]:
             require(all(map(math.isfinite, promise)) and min(promise) > 0, f"a promise that is none: {promise}")
 

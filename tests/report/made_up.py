@@ -21,15 +21,7 @@ PROVENANCE = {
 
 
 def arm(name: str, method: str = "hetero", **more: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "key": f"key of {name}"[:60],
-        "method": method,
-        "settings": {},
-        "plaintext": False,
-        "release": None,
-        **more,
-    }
+    return {"name": name, "method": method, **more}
 
 
 def released(name: str, *, strategy: str = "spectral", epsilon: float = 8.0, **more: Any) -> dict[str, Any]:
@@ -40,31 +32,34 @@ def released(name: str, *, strategy: str = "spectral", epsilon: float = 8.0, **m
 def along(curve: str, axis: str, at: float, **more: Any) -> dict[str, Any]:
     letter = {"epsilon": "ε", "dim": "n", "density": "sp", "source_share": "sd"}[axis]
     epsilon = at if axis == "epsilon" else 8.0
-    return released(f"{curve}, {letter} = {at:g}", epsilon=epsilon, curve=curve, axis=axis, at=at, **more)
+    point = {"curve": curve, "axis": axis, "at": at}
+    return released(f"{curve}, {letter} = {at:g}", epsilon=epsilon, point=point, **more)
 
 
 def control(rows: str, **more: Any) -> dict[str, Any]:
     return released(f"{rows} (control)", release={"rows": rows}, **more)
 
 
-def outline(name: str, family: str, arms: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+def key_of(name: str) -> str:
+    return f"key of {name}"[:60]
+
+
+def outline(name: str, arms: list[dict[str, Any]], missing: str = "", **more: Any) -> dict[str, Any]:
+    """Return the outline of a table called after its family and its data, such as frontier_toy."""
     data = {
-        **{"name": "toy", "title": "Toy A→B", "folder": "toy", "source": "a.csv", "target": "b.csv"},
-        **{"cold": 0.2, "distinct": False, "official": False, "paper": "", "stand_in": False},
-        **more.pop("data", {}),
+        **{"name": name.rpartition("_")[2], "title": "Toy A→B", "folder": "toy", "source": "a.csv"},
+        **{"target": "b.csv", "cold": 0.2, **more.pop("data", {})},
     }
-    return {
-        **{"name": name, "family": family, "title": f"{family}: {data['title']}", "note": "", "data": data},
-        **{"arms": arms, "seeds": list(SEEDS), "baseline": None, "ceiling": None, "full": False, "missing": ""},
-        **more,
-    }
+    spec = {"name": name, "title": f"{name.rpartition('_')[0]}: {data['title']}", "data": data, "arm": arms, **more}
+    keys = {one["name"]: key_of(one["name"]) for one in arms}
+    return {"spec": {"seeds": list(SEEDS), "full": False, **spec}, "keys": keys, "missing": missing}
 
 
 def result(spec: str, name: str, seed: int, by_stratum: dict[str, float], **more: Any) -> dict[str, Any]:
     strata = {stratum: dict.fromkeys(METRICS, round(value, 6)) for stratum, value in by_stratum.items()}
     every = {"all": dict.fromkeys(METRICS, round(sum(by_stratum.values()) / len(by_stratum), 6))}
     return {
-        **{"spec": spec, "arm": name, "key": f"key of {name}"[:60], "seed": seed, "validation": 0.2, "epochs": 10},
+        **{"spec": spec, "arm": name, "key": key_of(name), "seed": seed, "validation": 0.2, "epochs": 10},
         **{"figures": {"sampled": {**every, **strata}}, "users": dict.fromkeys(by_stratum, 100)},
         **{"seconds": 2.0, "device": "cpu", "release": None, "trust": None, "memory": 2.0**30},
         **{"provenance": PROVENANCE, **more},
@@ -76,7 +71,6 @@ def results(
     levels: dict[str, dict[str, float]],
     *,
     noise: float = 0.0002,
-    seeds: tuple[int, ...] = SEEDS,
     **more: Any,
 ) -> list[dict[str, Any]]:
     """Return a result for every arm and seed: its level, what the seed has in common, and a little of its own."""
@@ -98,11 +92,12 @@ def results(
 
 def write(folder: Path, content: dict[str, Any], lines: list[dict[str, Any]] | None = None) -> Path:
     """Write one task of one spec into a results folder."""
+    name = content["spec"]["name"]
     folder.mkdir(exist_ok=True, parents=True)
-    (folder / f"{content['name']}.spec.json").write_text(json.dumps(content), encoding="utf-8")
+    (folder / f"{name}.spec.json").write_text(json.dumps(content), encoding="utf-8")
     if lines is not None:
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / f"{content['name']}.jsonl").write_text(text, encoding="utf-8")
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     return folder
 
 
@@ -129,7 +124,7 @@ def frontier(
     levels |= {"shuffled (control)": (controls, 0.3), "noise (control)": (controls, 0.3)}
     levels |= {key: (value, warm.get(key, 0.3)) for key, value in cold.items()}
     by_arm = {key: {"cold": value[0], "warm": value[1]} for key, value in levels.items()}
-    content = outline(name, "frontier", arms, baseline="popularity", ceiling="plain", **more)
+    content = outline(name, arms, baseline="popularity", ceiling="plain", **more)
     lines = results(name, by_arm, noise=noise)
     for line in lines:
         if line["arm"] == "popularity":
@@ -151,7 +146,7 @@ def table2(folder: Path) -> Path:
         released("PriCDR-S, ε = 8", strategy="sjlt", release={"calibration": "paper"}),
     ]
     tasks = {
-        "table2_douban": {"paper": "Douban Book→Music", "title": "Douban Book→Music", "official": True},
+        "table2_douban": {"paper": "Douban Book→Music", "title": "Douban Book→Music", "official": "split.csv"},
         "table2_movie": {"paper": "Amazon Movie→Music", "title": "Amazon Movie→Music (stand-in)", "stand_in": True},
     }
     for name, data in tasks.items():
@@ -161,10 +156,10 @@ def table2(folder: Path) -> Path:
         for line in lines:
             exact = {"PriCDR-J, ε = 8": 8.0, "PriCDR-S, ε = 8": 0.25}.get(line["arm"])
             line["release"] = {"dim": 200, "sigma": 9.0, "epsilon": exact, "delta": 1e-6} if exact else None
-        write(folder, outline(name, "table2", arms, data=data), lines)
+        write(folder, outline(name, arms, data=data), lines)
     absent = {"paper": "Amazon Music→Book", "title": "Amazon Music→Book"}
     missing = "data not present: point PRICDR_DATA at it"
-    return write(folder, outline("table2_absent", "table2", arms, data=absent, missing=missing))
+    return write(folder, outline("table2_absent", arms, missing, data=absent))
 
 
 def curves(folder: Path, family: str = "rq4_epsilon", axis: str = "epsilon") -> Path:
@@ -184,13 +179,13 @@ def curves(folder: Path, family: str = "rq4_epsilon", axis: str = "epsilon") -> 
     lines = results(f"{family}_toy", levels)
     by_name = {one["name"]: one for one in arms}
     for line in lines:
-        release = by_name[line["arm"]]["release"]
+        release = by_name[line["arm"]].get("release")
         if release and release.get("rows", "private") == "private":
             exact = release["epsilon"] / (40 if "paper" in line["arm"] else 1)
             line["release"] = {"dim": 200, "sigma": 3.0, "epsilon": exact, "delta": 1e-6}
             trusted = 1.0 if "gates off" in line["arm"] else 0.0
             line["trust"] = {"warm": trusted, "cold": trusted}
-    return write(folder, outline(f"{family}_toy", family, arms, baseline="DMF (target only)"), lines)
+    return write(folder, outline(f"{family}_toy", arms, baseline="DMF (target only)"), lines)
 
 
 def ablations(folder: Path) -> Path:
@@ -198,23 +193,8 @@ def ablations(folder: Path) -> Path:
     arms = [arm("DMF (target only)", "dmf"), released("PriCDR-SYM, ε = 8", method="symmetric", strategy="jlt")]
     arms += [released("PriCDR-J, ε = 8", strategy="jlt"), released("PriCDR-J, ε = 8, gates off", strategy="jlt")]
     levels = {one["name"]: {"warm": 0.3 - 0.01 * at, "cold": 0.1} for at, one in enumerate(arms)}
-    content = outline("rq3_toy", "rq3", arms, baseline="DMF (target only)")
+    content = outline("rq3_toy", arms, baseline="DMF (target only)")
     return write(folder, content, results("rq3_toy", levels))
-
-
-def synthetic(folder: Path) -> Path:
-    """Write results on synthetic pairs of two sizes."""
-    line = {
-        **{"seed": 1, "ndcg": 0.4, "gain_error": 0.01, "dim": 8, "sigma": 1.0, "seconds": 2.0, "memory": 2.0**29},
-        **{"chosen": "x", "evaluated": 200, "key": "k", "provenance": PROVENANCE},
-    }
-    lines = []
-    for users in (1_000, 10_000):
-        lines.append({**line, "users": users, "arm": "plaintext", "epsilon": None, "gain": 0.1})
-        lines += [{**line, "users": users, "arm": "jlt", "epsilon": at, "gain": 0.01 * at} for at in (1.0, 4.0, 8.0)]
-    folder.mkdir(exist_ok=True, parents=True)
-    (folder / "frontier_synthetic.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    return folder
 
 
 def searched(folder: Path) -> Path:
@@ -254,11 +234,11 @@ def everything(folder: Path) -> Path:
     cold = {"guided, ε = 1": 0.1, "guided, ε = 4": 0.175, "guided, ε = 8": 0.19, "jlt, ε = 8": 0.1}
     frontier(folder, cold)
     frontier(folder, {"guided, ε = 4": 0.11}, noise=0.02, name="frontier_noisy", data={"title": "Noisy A→B"})
-    for write_part in (table2, ablations, synthetic, searched, table3):
+    for write_part in (table2, ablations, searched, table3):
         write_part(folder)
     curves(folder)
     curves(folder, "rq5", "source_share")
     arms = [arm("popularity", "popularity"), arm(HOSTILE, "dmf")]
     levels = {"popularity": {"warm": 0.1}, HOSTILE: {"warm": 0.3}}
     data = {"title": HOSTILE}
-    return write(folder, outline("other_toy", "other", arms, data=data, note=HOSTILE), results("other_toy", levels))
+    return write(folder, outline("other_toy", arms, data=data, note=HOSTILE), results("other_toy", levels))

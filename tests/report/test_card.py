@@ -13,6 +13,7 @@ from pricdr import FittedModel, Guarantee, Ratings, Release, publish
 from pricdr.errors import InputError
 from pricdr.models import EASE, EASERelease, EASESource, RidgeRelease
 from pricdr.models.catalogue import METHODS
+from pricdr.pages import markdown, render
 from pricdr.release.certificate import Certificate, content_digest, seal
 from pricdr.report.card import ModelCard
 from pricdr.report.evaluation import read_evaluation
@@ -36,7 +37,7 @@ def final(companies, tmp_path):
 
 def text_of(card):
     """The card's Markdown as one line, for sentences that are wrapped nowhere."""
-    return " ".join(card.markdown().split())
+    return " ".join(markdown(card.page).split())
 
 
 def edited(folder, **changes):
@@ -67,7 +68,7 @@ def test_a_card_tells_method_data_promise_quality_trust_limits_and_how_to_repeat
 
 def test_figures_with_and_without_the_release_are_those_of_the_evaluation(companies):
     content = json.loads(companies.evaluation.read_text())
-    text = ModelCard.of(companies.model("final"), companies.evaluation).markdown()
+    text = markdown(ModelCard.of(companies.model("final"), companies.evaluation).page)
     for ranking in ("sampled", "full"):
         rows = re.findall(r"^\| cold users \|.*$", text.partition(f"with and without the release, {ranking}")[2], re.M)
         without, with_it = (content["models"][name][ranking]["cold"] for name in ("without", "with"))
@@ -81,7 +82,7 @@ def test_users_with_and_without_a_release_row_are_told_apart(companies):
     content = json.loads(companies.evaluation.read_text())
     groups = {(one["stratum"], one["row"]): one for one in content["release_rows"] if one["ranking"] == "full"}
     assert all(groups[stratum, row]["users"] for stratum in ("warm", "cold") for row in (True, False))
-    text = ModelCard.of(companies.model("with"), companies.evaluation).markdown()
+    text = markdown(ModelCard.of(companies.model("with"), companies.evaluation).page)
     for (stratum, row), one in groups.items():
         name = f"{stratum}, {'with' if row else 'without'} a release row in use"
         assert f"| {name} | {one['users']:,} | {one['baseline_value']:.4f} | {one['value']:.4f} |" in text
@@ -112,7 +113,7 @@ def test_a_model_with_a_release_that_was_measured_alone_lacks_the_comparison(com
 def test_no_user_no_item_and_no_fingerprint_of_ratings_is_in_a_card(companies):
     card = ModelCard.of(companies.model("final"), companies.evaluation)
     model = card.model
-    for text in (card.markdown(), card.html()):
+    for text in (markdown(card.page), render(card.page)):
         words = set(re.findall(r"\w+", text))
         assert not words & {*model.users, *model.items}
         assert not any(user in text for user in HOSTILE if len(user) > 1)
@@ -121,19 +122,19 @@ def test_no_user_no_item_and_no_fingerprint_of_ratings_is_in_a_card(companies):
 
 def test_the_page_loads_nothing_and_shows_hostile_words_as_words(companies, tmp_path):
     card = ModelCard.of(companies.model("final"), companies.evaluation)
-    page = require_self_contained(replace(card, name=SCRIPT).html())
+    page = require_self_contained(render(replace(card, name=SCRIPT).page))
     assert f"Model card: {SCRIPT}" in page.text
     assert "Films <b>& Co</b>" in page.text
     assert "b" not in page.tags
-    markdown = replace(card, name=SCRIPT).markdown()
-    assert SCRIPT not in markdown
-    assert "&lt;script>" in markdown
+    shown = markdown(replace(card, name=SCRIPT).page)
+    assert SCRIPT not in shown
+    assert "&lt;script>" in shown
 
 
 def test_every_built_in_method_has_a_description(companies):
     model = FittedModel.load(companies.model("final"))
     for method in METHODS.own:
-        assert "**Description:**" in ModelCard.of_model(replace(model, method=method), "m").markdown(), method
+        assert "**Description:**" in markdown(ModelCard("m", replace(model, method=method)).page), method
 
 
 def test_a_model_folder_keeps_the_certificate_of_its_release(companies):
@@ -172,7 +173,7 @@ def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(f
     key = Ed25519PrivateKey.generate().public_key()
     loaded = FittedModel.load(final)
     model = replace(loaded, origin=replace(loaded.origin, release_signed_by=public_text(key)))
-    text = text_of(ModelCard.of_model(model, "final"))
+    text = text_of(ModelCard("final", model))
     assert f"compare the fingerprint of its key with the one from the source: {fingerprint(key)}" in text
     assert public_text(key) not in text
 
@@ -292,7 +293,7 @@ def test_a_figure_that_is_none_is_shown_as_missing(companies, tmp_path, value):
     (tmp_path / "e.json").write_text(json.dumps(content))
     measured = read_evaluation(tmp_path / "e.json")
     assert measured.figure("with", "full", "cold", "NDCG@10") is None
-    ModelCard.of(companies.model("with"), tmp_path / "e.json").html()
+    render(ModelCard.of(companies.model("with"), tmp_path / "e.json").page)
 
 
 def test_a_verdict_on_a_model_that_was_not_measured_is_refused(companies, tmp_path):

@@ -15,7 +15,7 @@ from tests.report import made_up
 def simple(folder):
     arms = [made_up.arm("DMF", "dmf", settings={"width": 64}), made_up.arm("popularity", "popularity")]
     levels = {"DMF": {"warm": 0.3}, "popularity": {"warm": 0.1}}
-    return made_up.write(folder, made_up.outline("toy", "toy", arms), made_up.results("toy", levels))
+    return made_up.write(folder, made_up.outline("some_toy", arms), made_up.results("some_toy", levels))
 
 
 def test_a_folder_that_is_no_results_folder_is_refused_in_one_line(tmp_path):
@@ -31,20 +31,20 @@ def test_a_folder_that_is_no_results_folder_is_refused_in_one_line(tmp_path):
 
 def test_a_broken_line_is_refused_with_its_file_and_number(tmp_path):
     simple(tmp_path)
-    path = tmp_path / "toy.jsonl"
+    path = tmp_path / "some_toy.jsonl"
     path.write_text(path.read_text() + '{"spec": "toy"}\n')
-    with pytest.raises(InputError, match=r"toy\.jsonl, line 11: not a result"):
+    with pytest.raises(InputError, match=r"some_toy\.jsonl, line 11: not a result"):
         read_folder(tmp_path)
 
 
 def test_an_outline_under_another_name_is_refused(tmp_path):
     simple(tmp_path)
-    (tmp_path / "toy.spec.json").rename(tmp_path / "other.spec.json")
-    with pytest.raises(InputError, match=r"other\.spec\.json is the outline of 'toy', not of 'other'"):
+    (tmp_path / "some_toy.spec.json").rename(tmp_path / "other.spec.json")
+    with pytest.raises(InputError, match=r"other\.spec\.json is the outline of 'some_toy', not of 'other'"):
         read_folder(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["toy.spec.json", "toy.jsonl"])
+@pytest.mark.parametrize("name", ["some_toy.spec.json", "some_toy.jsonl"])
 def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(tmp_path, name):
     simple(tmp_path)
     (tmp_path / name).unlink()
@@ -55,15 +55,15 @@ def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(tmp_path, name):
 
 def test_stale_and_missing_runs_are_counted_and_stale_ones_are_no_results(tmp_path):
     simple(tmp_path)
-    path = tmp_path / "toy.jsonl"
+    path = tmp_path / "some_toy.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     stale = [{**line, "key": "an older key"} for line in lines[:3]]
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines[1:], *stale]))
     (tmp_path / "old_table.jsonl").write_text("")
     folder = read_folder(tmp_path)
     (experiment,) = folder.experiments
-    assert (experiment.runs, experiment.stale, experiment.missing) == (9, 3, (("DMF", 1),))
-    assert 1 not in experiment.measured(experiment.arms["DMF"], "warm").by_seed
+    assert (len(experiment.runs), experiment.stale, experiment.missing) == (9, 3, {"DMF": [1]})
+    assert 1 not in experiment.arms["DMF"].measured("warm").by_seed
     assert folder.unclaimed == ("old_table.jsonl",)
 
 
@@ -81,9 +81,9 @@ def test_stale_and_missing_runs_are_counted_and_stale_ones_are_no_results(tmp_pa
     ],
 )
 def test_what_an_arm_saw_is_read_off_its_settings_not_its_name(tmp_path, one, access):
-    made_up.write(tmp_path, made_up.outline("toy", "toy", [one]))
+    made_up.write(tmp_path, made_up.outline("some_toy", [one]))
     (experiment,) = read_folder(tmp_path).experiments
-    assert Access.of(experiment.outline.arms[0]) is access
+    assert experiment.arms[one["name"]].access is access
 
 
 def test_shares_are_of_the_plaintext_gain(tmp_path):
@@ -92,7 +92,7 @@ def test_shares_are_of_the_plaintext_gain(tmp_path):
     assert pair.has_ceiling
     shares = {arm.name: round(pair.share(arm).value, 2) for arm in pair.private_arms("cold")}
     assert shares == {"guided, ε = 4": 0.5, "guided, ε = 1": 0.2, "jlt, ε = 8": 0.0}
-    assert pair.best("cold", 4.0) is pair.arms["guided, ε = 4"]
+    assert pair.private_arms("cold")[0] is pair.arms["guided, ε = 4"]
 
 
 def test_what_controls_gain_as_well_does_not_cross(tmp_path):
@@ -111,7 +111,7 @@ def test_warm_users_are_compared_with_the_best_target_only_arm_of_any_spec_on_th
     made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, warm={"guided, ε = 4": 0.35})
     bpr = made_up.results("table2_toy", {"BPR": {"cold": 0.1, "warm": 0.4}}, validation=0.5)
     data = {} if same_data else {"data": {"cold": 0.0}}
-    made_up.write(tmp_path, made_up.outline("table2_toy", "table2", [made_up.arm("BPR", "bpr")], **data), bpr)
+    made_up.write(tmp_path, made_up.outline("table2_toy", [made_up.arm("BPR", "bpr")], **data), bpr)
     (pair,) = read_folder(tmp_path).family("frontier")
     assert pair.reference("warm").name == reference
     assert pair.reference("cold").name == "popularity"

@@ -61,21 +61,27 @@ def test_whatever_a_key_holds_is_checked(tmp_path, name):
     assert refused > 50
 
 
+def each_arm(spec, **change):
+    return {**spec, "arm": [{**arm, **change} for arm in spec["arm"]]}
+
+
+def point(axis, at):
+    return {"curve": "c", "axis": axis, "at": at}
+
+
 STRANGE = {
-    "two pairs of one title": lambda one: {**one, "data": {**one["data"], "title": "Toy A→B"}},
-    "a hostile title": lambda one: {**one, "data": {**one["data"], "title": made_up.HOSTILE}},
-    "no baseline": lambda one: {**one, "baseline": None},
-    "a baseline that is no arm": lambda one: {**one, "baseline": "nobody", "ceiling": "nobody"},
-    "no arms": lambda one: {**one, "arms": []},
-    "no seeds": lambda one: {**one, "seeds": []},
-    "one key for all": lambda one: {**one, "arms": [{**arm, "key": one["arms"][0]["key"]} for arm in one["arms"]]},
-    "one name for all": lambda one: {**one, "arms": [{**arm, "name": "same"} for arm in one["arms"]]},
-    "an axis at nothing": lambda one: {**one, "arms": [{**arm, "at": 0.0} for arm in one["arms"]]},
-    "an axis far out": lambda one: {**one, "arms": [{**arm, "at": 1e18} for arm in one["arms"]]},
-    "a curve without an axis": lambda one: {**one, "arms": [{**arm, "axis": ""} for arm in one["arms"]]},
-    "another family": lambda one: {**one, "family": "rq4_epsilon"},
-    "the paper's task": lambda one: {**one, "family": "table2", "data": {**one["data"], "paper": "Douban Book→Music"}},
-    "an ablation": lambda one: {**one, "family": "rq3"},
+    "a hostile title": lambda spec: {**spec, "data": {**spec["data"], "title": made_up.HOSTILE}},
+    "no baseline": lambda spec: {**spec, "baseline": None},
+    "a baseline that is no arm": lambda spec: {**spec, "baseline": "nobody", "ceiling": "nobody"},
+    "no arms": lambda spec: {**spec, "arm": []},
+    "no seeds": lambda spec: {**spec, "seeds": []},
+    "one name for all": lambda spec: each_arm(spec, name="same"),
+    "an axis at nothing": lambda spec: each_arm(spec, point=point("epsilon", 0.0)),
+    "an axis far out": lambda spec: each_arm(spec, point=point("epsilon", 1e18)),
+    "an axis of nothing": lambda spec: each_arm(spec, point=point("", 1.0)),
+    "arms that stand for many": lambda spec: each_arm(spec, vary={"epsilon": [1, 2]}),
+    "a method that is not installed": lambda spec: each_arm(spec, method="nobody's"),
+    "the paper's task": lambda spec: {**spec, "name": "table2_toy", "data": {**spec["data"], "paper": "Douban"}},
 }
 
 
@@ -84,7 +90,8 @@ def test_strange_outlines_make_a_page_or_a_refusal(tmp_path, what):
     made_up.frontier(tmp_path, {"guided, ε = 4": 0.15, "guided, ε = 8": 0.19})
     made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, name="frontier_other")
     for path in outlines(tmp_path):
-        path.write_text(json.dumps(STRANGE[what](json.loads(path.read_text()))))
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps({**content, "spec": STRANGE[what](content["spec"])}))
     if read_or_refuse(tmp_path):
         html = report(read_folder(tmp_path))
         assert "<script>alert" not in html

@@ -104,7 +104,7 @@ def test_an_epsilon_that_has_no_place_on_the_axis_is_not_spoken_of(tmp_path, at)
     folder = made_up.frontier(tmp_path, {"guided, ε = 1": 0.12, "guided, ε = 4": 0.15})
     path = folder / "frontier_toy.spec.json"
     content = json.loads(path.read_text())
-    content["arms"][-2]["at"] = at
+    content["spec"]["arm"][-2]["point"]["at"] = at
     path.write_text(json.dumps(content))
     assert "ε = 1:" not in report(read_folder(folder)).partition('id="shares-1"')[2].partition("</figure>")[0]
 
@@ -147,7 +147,7 @@ def test_names_from_outside_are_text_and_the_page_asks_nobody_for_anything(html)
 
 def test_a_folder_of_specs_without_results_says_so(tmp_path):
     for family in ("frontier", "table2", "rq4_dim", "other"):
-        made_up.write(tmp_path, made_up.outline(f"{family}_toy", family, [made_up.arm("DMF", "dmf")]))
+        made_up.write(tmp_path, made_up.outline(f"{family}_toy", [made_up.arm("DMF", "dmf")]))
     shown = text_of(report(read_folder(tmp_path)))
     assert "There are no results of the frontier" in shown
     assert shown.count("Not run yet.") == 4

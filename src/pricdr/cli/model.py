@@ -38,6 +38,7 @@ def card(
     A card contains no ids and no ratings.
     """
     from pricdr.files import require_writable, write_new
+    from pricdr.pages import markdown, render
     from pricdr.report.card import ModelCard
 
     if out is not None:
@@ -45,10 +46,10 @@ def card(
             raise ParameterError(f"--out {out}: the file name must end in .md or .html")
         require_writable(out)
     with working(f"reading {folder}"):
-        model_card = ModelCard.of(folder, evaluation)
+        page = ModelCard.of(folder, evaluation).page
     if out is None:
-        say(*model_card.markdown().rstrip("\n").split("\n"))
+        say(*markdown(page).rstrip("\n").split("\n"))
         return
     as_html = out.suffix.lower().startswith(".htm")
-    write_new(out, (model_card.html() if as_html else model_card.markdown()).encode())
+    write_new(out, (render(page) if as_html else markdown(page)).encode())
     say(f"{out}: the card of {folder}")

@@ -40,6 +40,6 @@ def report(
             inspection = Inspection.of(verify(release, public_key=public_key), key_given=public_key is not None)
         text = page(folder, inspection=inspection, progress=progress)
     write_new(out, text.encode())
-    runs = sum(experiment.runs for experiment in folder.experiments)
-    missing = sum(len(experiment.missing) for experiment in folder.experiments)
+    runs = sum(len(experiment.runs) for experiment in folder.experiments)
+    missing = sum(len(seeds) for experiment in folder.experiments for seeds in experiment.missing.values())
     say(f"{out}: {runs:,} runs of {len(folder.experiments)} experiments, {missing:,} missing, {len(text) / 1e6:.1f} MB")

@@ -150,7 +150,7 @@ def _search(paths: Sequence[Path], context: "RunContext", out: Path, trials: int
         release = ReleaseSpec(strategy=BY_NAME.resolve_stored(context.strategies[0]), epsilon=4.0)
         suffix = f"_{release.strategy}"
     read = [(path.parent / "tuned", data) for path in paths for data in read_search(path)]
-    reasons = [reason for _, reason in searchable([data for _, data in read], context)]
+    reasons = searchable([data for _, data in read], context)
     for (tuned, data), reason in zip(read, reasons, strict=True):
         if reason:
             say(f"{data.name or data.folder}: {reason}")
@@ -169,12 +169,12 @@ def _search(paths: Sequence[Path], context: "RunContext", out: Path, trials: int
 
 def _count_table3(data: Path, out: Path) -> bool:
     """Count, write and show Table 3; return whether there was anything to count."""
-    from pricdr.experiments import table3
+    from pricdr.experiments.paper import measure_table3, table3_markdown, write_table3
 
     with progress_bar("Table 3") as progress:
-        counted = table3.measure(data, progress=progress)
-    table3.write(out / "table3.json", counted)
-    say(*table3.markdown(counted).split("\n"))
+        counted = measure_table3(data, progress=progress)
+    write_table3(out / "table3.json", counted)
+    say(*table3_markdown(counted).split("\n"))
     return any(row.measured is not None for row in counted.rows)
 
 

@@ -242,16 +242,9 @@ class Arm:
     """Where the arm lies on a curve; ``vary`` says so by itself."""
 
     def __post_init__(self) -> None:
-        if self.release is not None:
-            kind = BY_NAME.find(self.release.strategy_name)
-            require_arguments(kind, set(kind.needs) - {"guide"})  # a guide is made of the target's ratings
-        given = DataAccess.RELEASE if self.release else DataAccess.PLAINTEXT if self.plaintext else DataAccess.TARGET
-        needed = method_class(self.method_name).data_access()
-        if given not in needed or (self.release and self.plaintext):
-            raise ParameterError(f"method {self.method_name} needs {', or '.join(access.value for access in needed)}")
         if not 0 < self.source_share <= 1:
             raise ParameterError(f"source_share must lie in (0, 1], got {self.source_share!r}")
-        if self.source_share != 1 and given is DataAccess.TARGET:
+        if self.source_share != 1 and not (self.release or self.plaintext):
             raise ParameterError("source_share is for an arm that is given a release or the source's ratings")
         if self.vary and (
             self.point or len(self.vary) > 1 or not 1 <= len(next(iter(self.vary.values()))) <= MAX_POINTS
@@ -262,6 +255,16 @@ class Arm:
     def method_name(self) -> str:
         """The method in the catalogue: a preset is one of its own, module:Class one that the user has named too."""
         return with_preset(METHODS.resolve_stored(self.method), self.preset)
+
+    def require_known(self) -> None:
+        """Refuse a method or a strategy that is not installed, and a method that is not given what it needs."""
+        if self.release is not None:
+            kind = BY_NAME.find(self.release.strategy_name)
+            require_arguments(kind, set(kind.needs) - {"guide"})  # a guide is made of the target's ratings
+        given = DataAccess.RELEASE if self.release else DataAccess.PLAINTEXT if self.plaintext else DataAccess.TARGET
+        needed = method_class(self.method_name).data_access()
+        if given not in needed or (self.release and self.plaintext):
+            raise ParameterError(f"method {self.method_name} needs {', or '.join(access.value for access in needed)}")
 
     def is_called(self, names: Collection[str]) -> bool:
         """Return whether its name, or that of its curve, is among these."""

@@ -1,4 +1,4 @@
-"""What the arms of one table measured: figures by seed, means and their errors, differences, shares and verdicts."""
+"""What the arms of one table measured: figures by seed, means, differences, shares and verdicts; and the table."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ import numpy as np
 from pricdr.errors import plain
 from pricdr.evaluation.metrics import NAMES
 from pricdr.evaluation.verdict import Difference, Verdict, over_repetitions
-from pricdr.experiments.arms import Guide, RowContent
-from pricdr.experiments.results import ArmOutline, Mean, Outline, Result, mean, outline
+from pricdr.experiments.arms import Arm, Axis, Guide, RowContent
+from pricdr.experiments.results import Mean, Outline, Result, mean
 from pricdr.experiments.spec import Spec
 
 DECISIVE: Final = "NDCG@10"
@@ -35,10 +35,6 @@ class Measurement:
         return Measurement(
             {seed: value - other.by_seed[seed] for seed, value in self.by_seed.items() if seed in other.by_seed}
         )
-
-    def scaled(self, factor: float) -> "Measurement":
-        """Return every number times ``factor``."""
-        return Measurement({seed: factor * value for seed, value in self.by_seed.items()})
 
     @cached_property
     def mean(self) -> Mean:
@@ -111,20 +107,61 @@ class Access(Enum):
     NOISELESS = "NOT PRIVATE: no noise"
     PLAINTEXT = "NOT PRIVATE: plaintext"
 
-    @classmethod
-    def of(cls, arm: ArmOutline) -> "Access":
-        """Return what an arm saw."""
-        if arm.plaintext:
-            return cls.PLAINTEXT
-        if arm.release is None:
-            return cls.TARGET
-        if arm.release.rows in (RowContent.SHUFFLED, RowContent.NOISE):
-            return cls.CONTROL
-        if arm.release.rows is RowContent.NOISELESS:
-            return cls.NOISELESS
+
+@dataclass(frozen=True)
+class MeasuredArm:
+    """An arm and its results, by seed."""
+
+    arm: Arm
+    runs: Mapping[int, Result]
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        return self.arm.name
+
+    @property
+    def access(self) -> Access:
+        """What it saw."""
+        release = self.arm.release
+        if self.arm.plaintext:
+            return Access.PLAINTEXT
+        if release is None:
+            return Access.TARGET
+        if release.rows in (RowContent.SHUFFLED, RowContent.NOISE):
+            return Access.CONTROL
+        if release.rows is RowContent.NOISELESS:
+            return Access.NOISELESS
         # A guide counts for guided releases alone: the others have none, whatever the field says.
-        clear = arm.release.strategy == "guided" and arm.release.guide is Guide.CLEAR
-        return cls.CLEAR_GUIDE if clear else cls.PRIVATE
+        clear = release.strategy == "guided" and release.guide is Guide.CLEAR
+        return Access.CLEAR_GUIDE if clear else Access.PRIVATE
+
+    def epsilon_on_axis(self) -> float | None:
+        """Return the ε at which it lies on a curve along ε; None where there is none that a logarithmic axis has."""
+        point = self.arm.point
+        return None if point is None or point.axis is not Axis.EPSILON or point.at <= 0 else float(point.at)
+
+    def measured(self, stratum: str, metric: str = DECISIVE, ranking: str = "sampled") -> Measurement:
+        """Return what it measured for one kind of users; nothing where there are none of them."""
+        values = {}
+        for seed, result in self.runs.items():
+            value = result.figures.get(ranking, {}).get(stratum, {}).get(metric)
+            if value is not None and (stratum == "all" or result.users.get(stratum)):
+                values[seed] = float(value)
+        return Measurement(values)
+
+    def refused(self, stratum: str = "all") -> tuple[int, int]:
+        """Return in how many runs the model trusted its release not at all, and how many runs tell.
+
+        For all users: in how many it was refused for every kind of users there is.
+        """
+        refusals = []
+        for result in self.runs.values():
+            asked = [one for one in ("warm", "cold") if stratum in ("all", one) and result.users.get(one)]
+            trusts = [] if result.trust is None else [result.trust[one] for one in asked if one in result.trust]
+            if trusts:
+                refusals.append(not any(trusts))
+        return sum(refusals), len(refusals)
 
 
 class AgainstControls(NamedTuple):
@@ -142,91 +179,74 @@ class Experiment:
     """One task of one spec: its arms, and the results that belong to them."""
 
     outline: Outline
-    results: Mapping[str, Mapping[int, Result]]
-    """By key and seed; a key may be that of several arms' names over time, so names are not asked."""
+    arms: Mapping[str, MeasuredArm]
+    """By name."""
     stale: int = 0
     """Lines whose key is that of no arm: measured with other settings."""
-    alone_elsewhere: tuple[ArmOutline, ...] = ()
-    """Arms of other specs that saw the target alone, on this very data and its splits; ``results`` has theirs too."""
+    alone_elsewhere: tuple[MeasuredArm, ...] = ()
+    """Arms of other specs that saw the target alone, on this very data and its splits."""
 
     @classmethod
     def of(cls, outline: Outline, results: Iterable[Result]) -> "Experiment":
         """Return what an outline asks for with the results that belong to it; of two for one run the last counts."""
-        by_key: dict[str, dict[int, Result]] = {arm.key: {} for arm in outline.arms}
+        # By key and not by name: an arm may have had several names over time.
+        by_key: dict[str, dict[int, Result]] = {key: {} for key in outline.keys.values()}
         stale = 0
         for result in results:
             stale += result.key not in by_key
             by_key.get(result.key, {})[result.seed] = result
-        return cls(outline, by_key, stale)
+        arms = {arm.name: MeasuredArm(arm, by_key[outline.keys[arm.name]]) for arm in outline.spec.arms}
+        return cls(outline, arms, stale)
+
+    @property
+    def spec(self) -> Spec:
+        """What was asked for."""
+        return self.outline.spec
 
     @property
     def title(self) -> str:
         """What its data is called, with a label where it only stands in for the paper's."""
-        data = self.outline.data
-        return data.title if not data.stand_in or "stand-in" in data.title else f"{data.title} (stand-in)"
+        data, title = self.spec.data, self.spec.data.title or self.spec.data.folder
+        return title if not data.stand_in or "stand-in" in title else f"{title} (stand-in)"
+
+    @property
+    def baseline(self) -> MeasuredArm | None:
+        """The arm that the others are compared with."""
+        return self.arms.get(self.spec.baseline or "")
+
+    @property
+    def ceiling(self) -> MeasuredArm | None:
+        """The arm whose gain is all there is to gain."""
+        return self.arms.get(self.spec.ceiling or "")
+
+    @property
+    def has_ceiling(self) -> bool:
+        """Whether plaintext gains something for certain, so that shares of it mean something."""
+        return self.ceiling is not None and self.gain(self.ceiling, "cold").verdict is Verdict.HELPS
+
+    @property
+    def controls(self) -> tuple[MeasuredArm, ...]:
+        """The arms that must not gain, shuffled and noise."""
+        return tuple(arm for arm in self.arms.values() if arm.access is Access.CONTROL)
+
+    @property
+    def runs(self) -> list[Result]:
+        """All results that belong to an arm."""
+        return [run for arm in self.arms.values() for run in arm.runs.values()]
+
+    @property
+    def missing(self) -> Mapping[str, list[int]]:
+        """The seeds that were asked for and have no result, by arm."""
+        lacking = {name: [seed for seed in self.spec.seeds if seed not in arm.runs] for name, arm in self.arms.items()}
+        return {name: seeds for name, seeds in lacking.items() if seeds}
 
     @cached_property
-    def arms(self) -> Mapping[str, ArmOutline]:
-        """Its arms by name."""
-        return {arm.name: arm for arm in self.outline.arms}
+    def users(self) -> Mapping[str, int]:
+        """How many users of each kind were evaluated, at most, over all runs."""
+        most = {stratum: max((run.users.get(stratum, 0) for run in self.runs), default=0) for stratum in STRATA}
+        return {stratum: users for stratum, users in most.items() if users}
 
-    @property
-    def controls(self) -> tuple[ArmOutline, ...]:
-        """The arms that must not gain, shuffled and noise."""
-        return tuple(arm for arm in self.outline.arms if Access.of(arm) is Access.CONTROL)
-
-    @property
-    def runs(self) -> int:
-        """How many results belong to an arm."""
-        return sum(len(self.results_of(arm)) for arm in self.outline.arms)
-
-    @property
-    def missing(self) -> tuple[tuple[str, int], ...]:
-        """Arms and seeds that were asked for and have no result."""
-        return tuple(
-            (arm.name, seed)
-            for arm in self.outline.arms
-            for seed in self.outline.seeds
-            if seed not in self.results_of(arm)
-        )
-
-    def results_of(self, arm: ArmOutline) -> Mapping[int, Result]:
-        """Return the results of an arm by seed."""
-        return self.results.get(arm.key, {})
-
-    def measured(self, arm: ArmOutline, stratum: str, metric: str = DECISIVE, ranking: str = "sampled") -> Measurement:
-        """Return what an arm measured for one kind of users; nothing where there are none of them."""
-        values = {}
-        for seed, result in self.results_of(arm).items():
-            value = result.figures.get(ranking, {}).get(stratum, {}).get(metric)
-            if value is not None and (stratum == "all" or result.users.get(stratum)):
-                values[seed] = float(value)
-        return Measurement(values)
-
-    def refused(self, arm: ArmOutline, stratum: str = "all") -> tuple[int, int]:
-        """Return in how many runs the model trusted its release not at all, and how many runs tell.
-
-        For all users: in how many it was refused for every kind of users there is.
-        """
-        refusals = []
-        for result in self.results_of(arm).values():
-            asked = [one for one in ("warm", "cold") if stratum in ("all", one) and result.users.get(one)]
-            trusts = [] if result.trust is None else [result.trust[one] for one in asked if one in result.trust]
-            if trusts:
-                refusals.append(not any(trusts))
-        return sum(refusals), len(refusals)
-
-    def users(self, stratum: str) -> int:
-        """Return how many users of a stratum were evaluated, at most, over all runs."""
-        every = [result.users for runs in self.results.values() for result in runs.values()]
-        return max((users.get(stratum, 0) for users in every), default=0)
-
-    @property
-    def strata(self) -> tuple[str, ...]:
-        """The kinds of users that were evaluated."""
-        return tuple(stratum for stratum in STRATA if self.users(stratum))
-
-    def reference(self, stratum: str) -> ArmOutline | None:
+    def reference(self, stratum: str) -> MeasuredArm | None:
         """Return what private releases have to beat: the spec's baseline, and for users with a history a better one.
 
         Cold users get from a model of the target alone what is popular, and that is the baseline. The others have a
@@ -234,21 +254,17 @@ class Experiment:
         spec has it: a spec with a weak one must not make its releases look good.
         """
         if stratum == "cold":
-            return self.arms.get(self.outline.baseline or "")
-        alone = [arm for arm in self.outline.arms if Access.of(arm) is Access.TARGET] + [*self.alone_elsewhere]
-        measured = [arm for arm in alone if self.results_of(arm)]
-        return max(measured, key=lambda arm: self.validation(arm).value, default=None)
+            return self.baseline
+        alone = [arm for arm in self.arms.values() if arm.access is Access.TARGET]
+        measured = [arm for arm in (*alone, *self.alone_elsewhere) if arm.runs]
+        return max(measured, key=lambda arm: mean(run.validation for run in arm.runs.values()).value, default=None)
 
-    def validation(self, arm: ArmOutline) -> Measurement:
-        """Return what an arm measured on validation, for all users."""
-        return Measurement({seed: float(result.validation) for seed, result in self.results_of(arm).items()})
-
-    def gain(self, arm: ArmOutline, stratum: str) -> Measurement:
+    def gain(self, arm: MeasuredArm, stratum: str) -> Measurement:
         """Return how far an arm is above the reference, seed by seed."""
         reference = self.reference(stratum)
-        return NOTHING if reference is None else self.measured(arm, stratum) - self.measured(reference, stratum)
+        return NOTHING if reference is None else arm.measured(stratum) - reference.measured(stratum)
 
-    def share(self, arm: ArmOutline) -> Measurement:
+    def share(self, arm: MeasuredArm) -> Measurement:
         """Return what an arm keeps, for cold users, of the ceiling's gain; nothing where the ceiling gains nothing.
 
         The error is that of the arm's gain; the ceiling's own gain is taken as it is.
@@ -256,49 +272,30 @@ class Experiment:
         whole = NOTHING if self.ceiling is None else self.gain(self.ceiling, "cold")
         if not whole or whole.value <= 0:
             return NOTHING
-        return self.gain(arm, "cold").scaled(1 / whole.value)
+        return Measurement({seed: gain / whole.value for seed, gain in self.gain(arm, "cold").by_seed.items()})
 
-    def beats_controls(self, arm: ArmOutline, stratum: str) -> AgainstControls:
+    def beats_controls(self, arm: MeasuredArm, stratum: str) -> AgainstControls:
         """Return whether an arm is better than the reference and every control, and the difference that decided it.
 
         The worst of the differences decides: helping over popularity but not over noise is not a transfer.
         """
-        own, reference = self.measured(arm, stratum), self.reference(stratum)
+        own, reference = arm.measured(stratum), self.reference(stratum)
         others = [*([] if reference is None else [reference]), *self.controls]
-        found = {other.name: gain for other in others if (gain := own - self.measured(other, stratum))}
+        found = {other.name: gain for other in others if (gain := own - other.measured(stratum))}
         if not found:
             return AgainstControls(Verdict.UNCLEAR, NOTHING, "")
         order = [Verdict.HURTS, Verdict.UNCLEAR, Verdict.HELPS]
         against, worst = min(found.items(), key=lambda one: (order.index(one[1].verdict), one[1].value))
         return AgainstControls(worst.verdict, worst, against)
 
-    @property
-    def ceiling(self) -> ArmOutline | None:
-        """The arm whose gain is all there is to gain."""
-        return self.arms.get(self.outline.ceiling or "")
+    def private_arms(self, stratum: str) -> list[MeasuredArm]:
+        """Return the arms with a private release on an axis of ε that have figures for a stratum, the best first.
 
-    @property
-    def has_ceiling(self) -> bool:
-        """Whether plaintext gains something for certain, so that shares of it mean something."""
-        return self.ceiling is not None and self.gain(self.ceiling, "cold").verdict is Verdict.HELPS
-
-    def private_arms(self, stratum: str, epsilon: float | None = None) -> list[ArmOutline]:
-        """Return the arms with a private release on an axis of ε that have figures for a stratum."""
-        return [
-            arm
-            for arm in self.outline.arms
-            if arm.axis == "epsilon"
-            and arm.at is not None
-            and arm.at > 0
-            and epsilon in (None, arm.at)
-            and Access.of(arm) is Access.PRIVATE
-            and self.measured(arm, stratum)
-        ]
-
-    def best(self, stratum: str, epsilon: float | None) -> ArmOutline | None:
-        """Return the private arm that does best on test at an ε: of many, so a little lucky."""
-        arms = [] if epsilon is None else self.private_arms(stratum, epsilon)
-        return max(arms, key=lambda arm: self.measured(arm, stratum).value, default=None)
+        The best on test of many is a little lucky.
+        """
+        private = [arm for arm in self.arms.values() if arm.epsilon_on_axis() and arm.access is Access.PRIVATE]
+        measured = [arm for arm in private if arm.measured(stratum)]
+        return sorted(measured, key=lambda arm: -arm.measured(stratum).value)
 
 
 _USERS: Final = {
@@ -309,34 +306,35 @@ _USERS: Final = {
 
 
 def markdown_report(spec: Spec, results: Sequence[Result]) -> str:
-    """Return all results of a spec as Markdown: a table for each kind of user that every run evaluated."""
-    found = Experiment.of(outline(spec), results)
-    runs = [run for arm in found.outline.arms for run in found.results_of(arm).values()]
-    strata = [name for name in _USERS if runs and all(run.users.get(name) for run in runs)]
+    """Return all results of a spec as Markdown: a table for each kind of user that every run evaluated.
+
+    Figures are means over seeds with standard errors; users with and without history stand apart.
+    """
+    found = Experiment.of(Outline.of(spec), results)
+    strata = [name for name in _USERS if found.runs and all(run.users.get(name) for run in found.runs)]
     note = "\n".join(map(plain, spec.note.strip().split("\n")))
-    tables = [_table(found, name, [run.users[name] for run in runs]) for name in strata]
-    parts = [f"## {plain(spec.title)}", note, *tables, _measured_by(found, runs), _not_run(found)]
+    parts = [f"## {plain(spec.title)}", note, *(_table(found, name) for name in strata)]
+    parts += [_measured_by(found) if found.runs else "", _not_run(found) if found.missing else ""]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _table(found: Experiment, stratum: str, counts: Sequence[int]) -> str:
-    arms = [arm for arm in found.outline.arms if found.results_of(arm)]
-    baseline, ceiling = (found.arms.get(name or "") for name in (found.outline.baseline, found.outline.ceiling))
+def _table(found: Experiment, stratum: str) -> str:
+    arms, baseline = [arm for arm in found.arms.values() if arm.runs], found.baseline
     # Shares are of what cold users gain; warm users have a history anyway.
-    shares = baseline is not None and ceiling is not None and stratum == "cold"
-    full = all("full" in run.figures for arm in arms for run in found.results_of(arm).values())
+    shares = baseline is not None and found.ceiling is not None and stratum == "cold"
+    full = all("full" in run.figures for run in found.runs)
     header = ["", *NAMES]
     header += [] if baseline is None else [f"{DECISIVE} − {baseline.name}"]
-    header += [f"share of the gain of {found.outline.ceiling}"] if shares else []
+    header += [f"share of the gain of {found.spec.ceiling}"] if shares else []
     header += [f"{DECISIVE}, full ranking"] if full else []
 
-    def cells(arm: ArmOutline) -> list[str]:
-        row = [arm.name, *(str(found.measured(arm, stratum, metric).mean) for metric in NAMES)]
+    def cells(arm: MeasuredArm) -> list[str]:
+        row = [arm.name, *(str(arm.measured(stratum, metric).mean) for metric in NAMES)]
         if baseline is not None:
-            gain = found.measured(arm, stratum) - found.measured(baseline, stratum)
+            gain = arm.measured(stratum) - baseline.measured(stratum)
             row.append("" if arm is baseline or not gain else str(gain.mean))
         row += [found.share(arm).percent().replace("−", "-")] if shares else []
-        return row + ([str(found.measured(arm, stratum, ranking="full").mean)] if full else [])
+        return row + ([str(arm.measured(stratum, ranking="full").mean)] if full else [])
 
     rows = [[plain(cell) for cell in row] for row in (header, *map(cells, arms))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -345,30 +343,28 @@ def _table(found: Experiment, stratum: str, counts: Sequence[int]) -> str:
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
     ]
     # How many users have few ratings differs between splits.
+    counts = {run.users[stratum] for run in found.runs}
     users = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
     return "\n".join([f"### {users} {_USERS[stratum]}, ranked among 99 negatives", "", *lines])
 
 
-def _measured_by(found: Experiment, runs: Sequence[Result]) -> str:
+def _measured_by(found: Experiment) -> str:
     """Return how often and where arms ran. Most ran on one device; which ran elsewhere is said, for devices differ."""
-    if not runs:
-        return ""
     arms: dict[str, list[str]] = {}
-    for arm in found.outline.arms:
-        if by_seed := found.results_of(arm):
-            arms.setdefault(" and ".join(sorted({run.device for run in by_seed.values()})), []).append(arm.name)
+    for arm in found.arms.values():
+        if arm.runs:
+            arms.setdefault(" and ".join(sorted({run.device for run in arm.runs.values()})), []).append(arm.name)
     most, *others = sorted(arms, key=lambda device: -len(arms[device]))
     devices = most + "".join(f"; on {device}: {' · '.join(arms[device])}" for device in others)
-    n_seeds = len(found.outline.seeds)
+    n_seeds = len(found.spec.seeds)
     seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds, mean ± standard error over seeds"
-    versions = " and ".join(sorted({run.provenance.version for run in runs}))
+    versions = " and ".join(sorted({run.provenance.version for run in found.runs}))
     return f"{seeds}; run on {plain(devices)}, version {plain(versions)}."
 
 
 def _not_run(found: Experiment) -> str:
-    lacking: dict[str, list[str]] = {}
-    for arm, seed in found.missing:
-        lacking.setdefault(arm, []).append(str(seed))
-    all_seeds = len(found.outline.seeds)
-    names = [arm + (f" (seeds {', '.join(seeds)})" if len(seeds) < all_seeds else "") for arm, seeds in lacking.items()]
-    return f"Not run: {plain(' · '.join(names))}." if names else ""
+    names = []
+    for name, seeds in found.missing.items():
+        some = len(seeds) < len(found.spec.seeds)
+        names.append(f"{name} (seeds {', '.join(map(str, seeds))})" if some else name)
+    return f"Not run: {plain(' · '.join(names))}."

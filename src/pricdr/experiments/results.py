@@ -12,35 +12,31 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from pricdr import __version__
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import InputError, ParameterError, require_file_name
+from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.arms import ReleaseSpec
 from pricdr.experiments.records import (
     RECORD,
-    FileName,
-    Flag,
     Line,
     Number,
-    Settings,
     Text,
     Whole,
     from_json,
     read_json,
 )
-from pricdr.experiments.spec import MAX_ARMS, MAX_SEEDS, Spec
+from pricdr.experiments.spec import Spec
 from pricdr.files import replace_file
 from pricdr.untrusted import read_bounded
 
@@ -276,164 +272,34 @@ _MAX_OUTLINE_BYTES: Final = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOutline:
-    """The data of one table, for its reader."""
-
-    __pydantic_config__ = RECORD
-
-    name: FileName
-    title: Line
-    folder: FileName
-    source: FileName
-    target: FileName
-    cold: Number
-    """Share of users who lost their history."""
-    distinct: Flag
-    """Whether source items that the target lists too were left out."""
-    official: Flag
-    """Whether the split is that of the data's authors."""
-    paper: Text = ""
-    """The task of the paper that it is, or stands for."""
-    stand_in: Flag = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArmOutline:
-    """One arm as it was run."""
-
-    __pydantic_config__ = RECORD
-
-    name: Line
-    key: Line
-    """What its results are looked up by."""
-    method: Line
-    plaintext: Flag
-    release: ReleaseSpec | None
-    settings: Settings
-    """Those that it was given; the others had their defaults."""
-    source_share: Number = 1.0
-    curve: Text = ""
-    axis: Text = ""
-    at: Number | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outline:
     """One table as it was run: what its results mean, and which there should be."""
 
     __pydantic_config__ = RECORD
 
-    name: FileName
-    family: FileName
-    """The name of the spec's file, which several tables may share."""
-    title: Line
-    note: Text
-    data: DataOutline
-    arms: Annotated[tuple[ArmOutline, ...], Field(max_length=MAX_ARMS)]
-    seeds: Annotated[tuple[Whole, ...], Field(max_length=MAX_SEEDS)]
-    full: Flag
-    baseline: Line | None = None
-    ceiling: Line | None = None
+    spec: Spec
+    keys: Mapping[str, Line]
+    """What the results of each arm are looked up by."""
     missing: Text = ""
     """Why there are no results, where the data was not there."""
 
     def __post_init__(self) -> None:
-        require_file_name(name=self.name, family=self.family)
+        if [*self.keys] != [arm.name for arm in self.spec.arms]:
+            raise ParameterError("keys must be those of the arms, in their order")
 
+    @classmethod
+    def of(cls, spec: Spec, missing: str = "") -> "Outline":
+        """Return the outline of a spec; ``missing`` says why it could not be run."""
+        return cls(spec=spec, keys={arm.name: spec.key(arm) for arm in spec.arms}, missing=missing)
 
-def outline(spec: Spec, missing: str = "") -> Outline:
-    """Return the outline of a spec; ``missing`` says why it could not be run."""
-    data = spec.data
-    same = ("folder", "source", "target", "cold", "distinct", "stand_in")
-    arms = []
-    for arm in spec.arms:
-        point = {} if arm.point is None else {**vars(arm.point), "axis": arm.point.axis.value}
-        given = {name: getattr(arm, name) for name in ("name", "plaintext", "release", "settings", "source_share")}
-        arms.append(ArmOutline(key=spec.key(arm), method=arm.method_name, **given, **point))
-    return Outline(
-        family=spec.name.removesuffix(f"_{data.name}"),
-        data=DataOutline(
-            name=data.name or data.folder,
-            title=data.title or data.folder,
-            official=data.official is not None,
-            paper=data.paper or "",
-            **{name: getattr(data, name) for name in same},
-        ),
-        arms=tuple(arms),
-        missing=missing,
-        **{name: getattr(spec, name) for name in ("name", "title", "note", "seeds", "full", "baseline", "ceiling")},
-    )
-
-
-def write_outline(folder: Path, what: Outline) -> None:
-    """Write an outline beside the results that it describes."""
-    text = json.dumps(asdict(what), indent=1, ensure_ascii=False, default=lambda value: value.value)
-    replace_file(folder / f"{what.name}{SUFFIX}", f"{text}\n".encode())
+    def write(self, folder: Path) -> None:
+        """Write it beside the results that it describes."""
+        content = asdict(self)
+        content["spec"]["arm"] = content["spec"].pop("arms")  # as in a spec
+        text = json.dumps(content, indent=1, ensure_ascii=False, default=lambda kind: kind.value)
+        replace_file(folder / f"{self.spec.name}{SUFFIX}", f"{text}\n".encode())
 
 
 def read_outline(path: Path) -> Outline:
     """Return the outline in a file, checked."""
     return read_json(path, Outline, "an outline of results", limit=_MAX_OUTLINE_BYTES)
-
-
-TRUE: Final = "true directions"
-TRUE_LESS: Final = "true directions, 60 % of μ²"
-STRATEGIES: Final = ("jlt", "spectral", "guided", "features: vectors", "features: tags", TRUE_LESS, TRUE)
-POPULARITY, PLAIN, PLAIN_ITEMS, SHUFFLED, NOISE = "popularity", "plaintext", "plaintext, all items", "shuffled", "noise"
-CONTROLS: Final = (POPULARITY, PLAIN, PLAIN_ITEMS, SHUFFLED, NOISE)
-"""Arms that bound the others: nothing crosses, all of it does, and rows that must not help."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SyntheticResult:
-    """One arm on one synthetic pair, for cold users."""
-
-    __pydantic_config__ = RECORD
-
-    users: Whole
-    """Of the pair; at most 20,000 cold ones are evaluated."""
-    seed: Whole
-    arm: Line
-    epsilon: Number | None
-    """None where nothing is private."""
-    key: Line
-    """A hash of all settings, defaults included: a result counts only for those it was measured with."""
-    ndcg: Number
-    """NDCG@10 among 99 negatives, mean over evaluated users."""
-    gain: Number
-    """Of that, what popularity alone does not reach."""
-    gain_error: Number
-    """Its standard error, over evaluated users."""
-    dim: Whole
-    sigma: Number
-    """Of the noise on the published rows."""
-    seconds: Number
-    """Of the publish step."""
-    memory: Number | None
-    """Most bytes that step took beyond what was held before, where the system can tell."""
-    chosen: Line
-    """The decoder's settings, chosen on validation; ``popularity`` where the rows are not used at all."""
-    evaluated: Whole
-    provenance: Provenance
-
-
-def read_synthetic(path: Path) -> list[SyntheticResult]:
-    """Return the results in a file: of those with the same size, arm, ε and seed the last one; none without a file."""
-    latest = {(one.users, one.seed, one.arm, one.epsilon): one for one in read_lines(path, SyntheticResult)}
-    return list(latest.values())
-
-
-def share(results: Iterable[SyntheticResult], arm: str, epsilon: float | None, users: int) -> Mean | None:
-    """Return the share of the plaintext gain that an arm keeps, mean over seeds; None where it was not measured.
-
-    With one seed the error is that over evaluated users.
-    """
-    of_size = [one for one in results if one.users == users]
-    plain = {one.seed: one.gain for one in of_size if one.arm == PLAIN}
-    kept = [one for one in of_size if (one.arm, one.epsilon) == (arm, epsilon) and one.seed in plain]
-    if not kept:
-        return None
-    over_seeds = mean(one.gain / plain[one.seed] for one in kept)
-    if len(kept) > 1:
-        return over_seeds
-    return Mean(over_seeds.value, kept[0].gain_error / plain[kept[0].seed], 1)

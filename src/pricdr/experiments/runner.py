@@ -20,15 +20,14 @@ from pricdr.experiments.arms import DELTA, GUIDE_DIM, Arm, Guide, ReleaseSpec, R
 from pricdr.experiments.results import (
     NOT_PRESENT,
     SUFFIX,
+    Outline,
     ReleaseFacts,
     Result,
     append,
-    outline,
     peak_memory,
     provenance,
     read,
     watch_memory,
-    write_outline,
 )
 from pricdr.experiments.spec import Spec
 from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
@@ -107,9 +106,9 @@ def run(
     """
     results = folder / f"{spec.name}.jsonl"
     if missing_files(spec.data, context.data, context.prepared):
-        write_outline(folder, outline(spec, "" if known_results(spec, results) else NOT_PRESENT))
+        Outline.of(spec, "" if known_results(spec, results) else NOT_PRESENT).write(folder)
         return []
-    write_outline(folder, outline(spec))
+    Outline.of(spec).write(folder)
     missing = missing_runs(spec.only(only, seeds), folder)
     failures = []
     with TemporaryDirectory() as shared:  # arms with the same target network train it once

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from pricdr.data.reading.text_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
@@ -19,18 +19,18 @@ from pricdr.experiments.results import NOT_PRESENT, append, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
 from pricdr.files import replace_file
-from pricdr.models.base import DataAccess, SearchSpace
+from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import method_class
 from pricdr.models.training_data import NARROW
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Simulation
 
-SEED = 0
+SEED: Final = 0
 """Splits, releases and networks of a search; reported figures use other seeds."""
-RELEASE = ReleaseSpec(strategy="jlt", dim=200, epsilon=8.0)
+RELEASE: Final = ReleaseSpec(strategy="jlt", dim=200, epsilon=8.0)
 """What methods that need a release are searched with."""
-NONE: Mapping[str, Any] = {}
-MAX_TRIALS = 1_000
+NONE: Final[Mapping[str, Any]] = {}
+MAX_TRIALS: Final = 1_000
 """Of one method: far more than any declared space is worth."""
 
 
@@ -54,36 +54,44 @@ class Trial:
     are history, and no search takes them for its own."""
 
 
-def space(method: str, dim: int | None) -> SearchSpace:
-    """Return what a method declares to be worth trying with ``dim`` numbers per release row (a few, where None).
-
-    Nothing where it has no settings. Some methods have other settings for narrow releases.
-    """
-    kind = method_class(method)
-    narrow = dim is None or dim <= NARROW
-    return kind.narrow_space if narrow and kind.narrow_space is not None else kind.space
-
-
 def draws(
     method: str, trials: int, fixed: Mapping[str, Any] = NONE, *, dim: int | None = RELEASE.dim
 ) -> list[dict[str, Any]]:
     """Return the settings of each trial, the method's defaults first, no two alike; ``fixed`` ones are in all of them.
+
+    ``dim`` is how many numbers a release row has (a few, where None): some methods have a space for narrow releases.
 
     >>> draws("popularity", 8)
     [{}]
     """
     if not 1 <= trials <= MAX_TRIALS:
         raise ParameterError(f"trials must be a whole number from 1 to {MAX_TRIALS:,}, got {trials}")
-    declared = space(method, dim)
+    kind, narrow = method_class(method), dim is None or dim <= NARROW
+    space = kind.narrow_space if narrow and kind.narrow_space is not None else kind.space
     rng = Simulation(SEED).generator(f"search {method}")
     trial_settings: list[dict[str, Any]] = [dict(fixed)]
-    for _ in range(50 * trials):  # a small space may hold fewer settings than trials were asked for
-        if len(trial_settings) == trials or not declared:
+    for _ in range(50 * trials if space else 0):  # a small space may hold fewer settings than trials were asked for
+        if len(trial_settings) == trials:
             break
-        drawn = {name: values[int(rng.integers(len(values)))] for name, values in declared.items()} | dict(fixed)
+        drawn = {name: values[int(rng.integers(len(values)))] for name, values in space.items()} | dict(fixed)
         if drawn not in trial_settings:
             trial_settings.append(drawn)
     return trial_settings
+
+
+class PlannedTrial(NamedTuple):
+    """A trial that a search asks for."""
+
+    number: int
+    arm: Arm
+    key: str
+
+    def outcome(
+        self, data: str, validation: float = 0.0, epochs: int = 0, seconds: float = 0.0, failure: str = ""
+    ) -> Trial:
+        """Return the trial as its log has it."""
+        settings = self.arm.settings
+        return Trial(data, self.arm.method, self.number, settings, validation, epochs, seconds, failure, self.key)
 
 
 def search(
@@ -103,65 +111,52 @@ def search(
     """
     release = replace(release, delta=release.delta or data.delta)
     done = {trial.key: trial for trial in read_trials(log)}
-    planned = [
-        _Planned(number, arm := _arm(method, release, drawn), result_key(data, arm, full=False))
-        for method in methods
-        for number, drawn in enumerate(draws(method, trials, data.search.get(method, {}), dim=release.dim))
-    ]
+    planned = []
+    for method in methods:
+        access = method_class(method).data_access()
+        arm = Arm(
+            name=method,
+            method=method,
+            release=release if DataAccess.RELEASE in access else None,
+            plaintext=access == (DataAccess.PLAINTEXT,),
+        )
+        for number, drawn in enumerate(draws(method, trials, data.search.get(method, {}), dim=release.dim)):
+            tried = replace(arm, settings=drawn)
+            planned.append(PlannedTrial(number, tried, result_key(data, tried, full=False)))
     missing = [one for one in planned if one.key not in done]
     for outcome in spread(run_trial, data, context, [(data.search_name, one) for one in missing]):
         name, one = outcome.plan
-        trial = outcome.value or _failed(name, one, outcome.failure)
+        trial = outcome.value or one.outcome(name, failure=outcome.failure)
         if outcome.value is not None:  # otherwise the machine is to blame, and the next search tries again
             append(log, trial)
         done[trial.key] = trial
-        progress(
-            "trials", sum(one.key in done for one in planned), len(planned), f"{trial.method} {trial.validation:.4f}"
-        )
-    best: dict[str, dict[str, Any]] = {}
-    for method in methods:
-        tried = [done[one.key] for one in planned if one.arm.method == method and not done[one.key].failure]
-        if tried:
-            best[method] = max(tried, key=lambda trial: trial.validation).settings
-    return best
+        count = sum(one.key in done for one in planned)
+        progress("trials", count, len(planned), f"{trial.method} {trial.validation:.4f}")
+    best: dict[str, Trial] = {}
+    for trial in (done[one.key] for one in planned):
+        if not trial.failure and (trial.method not in best or trial.validation > best[trial.method].validation):
+            best[trial.method] = trial
+    return {method: trial.settings for method, trial in best.items()}
 
 
-def searchable(data: Sequence[DataSpec], context: RunContext) -> list[tuple[DataSpec, str]]:
-    """Return each data set with why it cannot be searched, empty where it can.
+def searchable(data: Sequence[DataSpec], context: RunContext) -> list[str]:
+    """Return why each data set cannot be searched; empty where it can.
 
     What two of them chose would be filed under one name if they were in one folder: that is refused.
     """
-    reasons: list[tuple[DataSpec, str]] = []
+    reasons: list[str] = []
     filed: dict[str, DataSpec] = {}
     for one in data:
         missing = missing_files(one, context.data, context.prepared)
         if one.tuned is not None:
-            reason = f"not searched, since it uses the settings chosen for {one.tuned}"
+            reasons.append(f"not searched, since it uses the settings chosen for {one.tuned}")
         else:
-            reason = f"{NOT_PRESENT} ({'; '.join(missing)})" if missing else ""
-        first = one if reason else filed.setdefault(one.search_name, one)
+            reasons.append(f"{NOT_PRESENT} ({'; '.join(missing)})" if missing else "")
+        first = one if reasons[-1] else filed.setdefault(one.search_name, one)
         if first.content() != one.content():
             names = f"{one.name or 'one'} and {first.name or 'data before it'}"
             raise ParameterError(f"{names} are different data in one folder, {one.folder}: search one of them")
-        reasons.append((one, reason))
     return reasons
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """A trial that a search asks for."""
-
-    number: int
-    arm: Arm
-    key: str
-
-
-def _arm(method: str, release: ReleaseSpec, settings: dict[str, Any]) -> Arm:
-    access = method_class(method).data_access()
-    given = release if DataAccess.RELEASE in access else None
-    return Arm(
-        name=method, method=method, release=given, plaintext=access == (DataAccess.PLAINTEXT,), settings=settings
-    )
 
 
 def read_trials(log: Path) -> list[Trial]:
@@ -169,31 +164,17 @@ def read_trials(log: Path) -> list[Trial]:
     return read_lines(log, Trial)
 
 
-def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:
-    """Return the chosen settings as TOML.
-
-    >>> print(tuned_table({"bpr": {"width": 64, "bias": True}}, "chosen"))
-    # chosen
-    <BLANKLINE>
-    [bpr]
-    width = 64
-    bias = true
-    <BLANKLINE>
-    """
+def update_tuned(path: Path, best: Mapping[str, Mapping[str, Any]], heading: str) -> None:
+    """Write chosen settings to a file as TOML; it keeps those of methods that were not searched this time."""
+    before = read_toml(path) if path.exists() else {}
     parts = [f"# {heading}\n"]
-    for method, settings in best.items():
+    for method, settings in {**before, **best}.items():
         lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
         parts.append("\n".join([f"[{method}]", *lines]) + "\n")
-    return "\n".join(parts)
+    replace_file(path, "\n".join(parts).encode())
 
 
-def update_tuned(path: Path, best: Mapping[str, Mapping[str, Any]], heading: str) -> None:
-    """Write chosen settings to a file, which keeps those of methods that were not searched this time."""
-    before = read_toml(path) if path.exists() else {}
-    replace_file(path, tuned_table({**before, **best}, heading).encode())
-
-
-def run_trial(task: Task, device: str, data: str, planned: _Planned) -> Trial:
+def run_trial(task: Task, device: str, data: str, planned: PlannedTrial) -> Trial:
     """Train with these settings and score the model on validation; a diverging trial counts as 0."""
     split = task.split(SEED)
     started = time.perf_counter()
@@ -201,11 +182,5 @@ def run_trial(task: Task, device: str, data: str, planned: _Planned) -> Trial:
         model, _, epochs, _ = fit(task, split, planned.arm, SEED, device)
         ndcg = validation_ndcg(model, split)
     except PriCDRError as error:
-        return _failed(data, planned, str(error))
-    seconds = round(time.perf_counter() - started, 2)
-    method, settings = planned.arm.method, planned.arm.settings
-    return Trial(data, method, planned.number, settings, round(ndcg, 6), epochs, seconds, key=planned.key)
-
-
-def _failed(data: str, planned: _Planned, reason: str) -> Trial:
-    return Trial(data, planned.arm.method, planned.number, planned.arm.settings, 0.0, 0, 0.0, reason, planned.key)
+        return planned.outcome(data, failure=str(error))
+    return planned.outcome(data, round(ndcg, 6), epochs, round(time.perf_counter() - started, 2))

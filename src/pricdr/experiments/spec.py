@@ -71,6 +71,11 @@ class Spec:
         """How many arms there are, each value of ``vary`` counted."""
         return sum(sum(map(len, arm.vary.values())) or 1 for arm in self.arms)
 
+    @property
+    def family(self) -> str:
+        """The name of the spec's file, which several tables may share."""
+        return self.name.removesuffix(f"_{self.data.name}")
+
     def key(self, arm: Arm) -> str:
         """Return what tells one arm on one data set from any other, defaults included: results are looked up by it."""
         return result_key(self.data, arm, full=self.full)
@@ -132,6 +137,15 @@ def _naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from error
 
 
+@contextmanager
+def _named(arm: Arm) -> Iterator[None]:
+    """Name the arm in a refusal."""
+    try:
+        yield
+    except ParameterError as error:
+        raise ParameterError(f"arm {arm.name!r}: {error}") from error
+
+
 @cache
 def _records(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
     """Return what checks records, made once: it reads the descriptions of all fields off their source."""
@@ -140,7 +154,14 @@ def _records(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
 
 def _read(path: Path) -> list[Spec]:
     """Return the tables of a file as they are written: with ``vary``, and without settings chosen by a search."""
-    table = {"name": path.stem, **read_toml(path)}
+    specs = _tables({"name": path.stem, **read_toml(path)})
+    for arm in specs[0].arms:
+        with _named(arm):
+            arm.require_known()
+    return specs
+
+
+def _tables(table: dict[str, Any]) -> list[Spec]:
     if not isinstance(table.get("data"), list):
         return [from_table(_records(Spec), table)]
     try:
@@ -176,14 +197,12 @@ def _finished(spec: Spec, tuned: Tuned) -> Spec:
 
 def _with_settings(arm: Arm, data: DataSpec, tuned: Tuned) -> Arm:
     """Return the arm with the settings that a search chose, where it asks for them, once its method takes them all."""
-    try:
+    with _named(arm):
         if arm.tuned or arm.tuned_with is not None:
             arm = replace(arm, settings={**_chosen(arm, data, tuned), **arm.settings})
         if arm.release is not None and arm.release.delta is None:
             arm = replace(arm, release=replace(arm.release, delta=data.delta))
         configure(arm.method_name, arm.settings)
-    except ParameterError as error:
-        raise ParameterError(f"arm {arm.name!r}: {error}") from error
     return arm
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import ClassVar, Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from markupsafe import Markup
 
@@ -27,10 +27,13 @@ _LINK: Final = re.compile(r"\]\s*[(\[:]")
 """Behind which a bracket begins a link in Markdown, or defines one."""
 
 
-class Block(Protocol):
-    """A piece of a section: its template finds it under the name ``block``."""
+class Block:
+    """A piece of a section. Its template, ``blocks/KIND.html.j2``, finds it under the name ``block``."""
 
-    template: ClassVar[str]
+    @property
+    def kind(self) -> str:
+        """What the template is called by."""
+        return type(self).__name__.lower()
 
 
 Content: TypeAlias = Sequence[Block | str]
@@ -38,62 +41,50 @@ Content: TypeAlias = Sequence[Block | str]
 
 
 @dataclass(frozen=True)
-class Note:
+class Note(Block):
     """A paragraph that nobody may overlook: what is not private, what stands in for other data, what is missing."""
 
     text: str
 
-    template: ClassVar[str] = "blocks/note.html.j2"
-
 
 @dataclass(frozen=True)
-class Bullets:
+class Bullets(Block):
     """A list of sentences."""
 
     items: Sequence[str]
 
-    template: ClassVar[str] = "blocks/bullets.html.j2"
-
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(Block):
     """Names and what stands for each, such as a commit or a day."""
 
     facts: Mapping[str, str]
 
-    template: ClassVar[str] = "blocks/facts.html.j2"
-
 
 @dataclass(frozen=True)
-class Commands:
+class Commands(Block):
     """Commands to type, one a line."""
 
     lines: Sequence[str]
 
-    template: ClassVar[str] = "blocks/commands.html.j2"
-
 
 @dataclass(frozen=True)
-class SideBySide:
+class SideBySide(Block):
     """Blocks side by side where the page is wide enough, and below one another on a phone: small multiples."""
 
     blocks: Content
 
-    template: ClassVar[str] = "blocks/columns.html.j2"
-
 
 @dataclass(frozen=True)
-class Details:
+class Details(Block):
     """Blocks that are folded away until a reader opens them."""
 
     summary: str
     blocks: Content
 
-    template: ClassVar[str] = "blocks/details.html.j2"
-
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Block):
     """A chart as two pictures, for light pages and for dark ones; ``pricdr.pages.charts`` makes them.
 
     Pictures are shown as images, in which a browser runs and loads nothing, whatever they are drawn from.
@@ -108,8 +99,6 @@ class Figure:
     dark: str = ""
     note: str = ""
     """A sentence behind the caption."""
-
-    template: ClassVar[str] = "blocks/figure.html.j2"
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -186,7 +175,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """A table that readers can sort, filter and copy. Everything in it is text."""
 
     id: str
@@ -195,8 +184,6 @@ class Table:
     rows: Sequence[Row]
     note: str = ""
     """A sentence below the table."""
-
-    template: ClassVar[str] = "blocks/table.html.j2"
 
     def __post_init__(self) -> None:
         if widths := {len(row.cells) for row in self.rows} - {len(self.columns)}:
@@ -226,15 +213,13 @@ def table(id: str, caption: str, header: Sequence[str], rows: Sequence[Sequence[
 
 
 @dataclass(frozen=True)
-class Section:
+class Section(Block):
     """A heading and what stands under it; a section within a section has a smaller heading."""
 
     heading: str
     blocks: "Content | Sequence[Section]" = ()
     id: str = ""
     """What a link to it names; by default made from the heading."""
-
-    template: ClassVar[str] = "blocks/section.html.j2"
 
     @property
     def anchor(self) -> str:
@@ -257,13 +242,14 @@ class Page:
     footer: Sequence[str] = ()
 
 
-_GROUPS: Final[Mapping[str, Callable[[list[str]], Block]]] = {
-    "-": Bullets,
-    "$": Commands,
-    "=": lambda lines: Facts(dict(line.split(" | ", 1) for line in lines)),
+_BLOCKS: Final[Mapping[str, Callable[[list[str]], Content]]] = {
+    "-": lambda lines: [Bullets(lines)],
+    "$": lambda lines: [Commands(lines)],
+    "=": lambda lines: [Facts(dict(line.split(" | ", 1) for line in lines))],
+    ".": list,
+    "!": lambda lines: [Note(line) for line in lines],
 }
-"""Lines that stand together in one block, by their sign."""
-_LINES: Final[Mapping[str, Callable[[str], Block | str]]] = {".": str, "!": Note}
+"""What becomes of lines that stand together, by their sign."""
 
 
 def sections_of(template: str, blocks: Mapping[str, Content], **values: object) -> list[Section]:
@@ -279,15 +265,12 @@ def sections_of(template: str, blocks: Mapping[str, Content], **values: object) 
     signed = [line.partition(" ")[::2] for line in text.splitlines() if line.strip()]
     for sign, group in groupby(signed, key=itemgetter(0)):
         lines = [line for _, line in group]
-        if sign in _GROUPS:
-            shown.append(_GROUPS[sign](lines))
-            continue
-        for line in lines:
-            if sign == "#":
+        if sign == "#":
+            for line in lines:
                 id, heading = line.split(" | ", 1)
                 sections.append(Section(heading, shown := [], id))
-            else:
-                shown += blocks[line] if sign == "@" else [_LINES[sign](line)]
+        else:
+            shown += [block for line in lines for block in blocks[line]] if sign == "@" else _BLOCKS[sign](lines)
     return sections
 
 
@@ -297,18 +280,13 @@ def render(page: Page) -> str:
     >>> render(Page("R&D", [Section("a < b", ["c < d"])])).count("c &lt; d")
     1
     """
-    style, script = style_sheet(), _asset("page.js")
+    style, script = page_asset("page.css"), page_asset("page.js")
     hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
     return template_environment().get_template("page.html.j2").render(page=page, style=style, script=script, **hashes)
 
 
-def style_sheet() -> Markup:
-    """Return the style sheet of all pages."""
-    return _asset("page.css")
-
-
-def _asset(name: str) -> Markup:
-    """Return the style sheet or the script: our own text, in which nothing from outside is put."""
+def page_asset(name: str) -> Markup:
+    """Return the style sheet of all pages, page.css, or their script, page.js: our own text, as it is."""
     return Markup(template_environment().get_template(name).render().strip())
 
 

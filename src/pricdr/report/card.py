@@ -1,9 +1,10 @@
-"""``ModelCard``: what a model is, its data, its promise, how good it is, its limits; as Markdown, HTML or blocks.
+"""``ModelCard``: what a model is, its data, its promise, how good it is and its limits, as a page of blocks.
 
 Its words are in ``templates/card.txt.j2``. No id, no rating and no fingerprint of ratings is in it.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,13 +29,11 @@ from pricdr.pages import (
     Page,
     Row,
     Table,
-    markdown,
-    render,
     sections_of,
 )
 from pricdr.release.certificate import Certificate
 from pricdr.release.readme import statement
-from pricdr.report.evaluation import Evaluation, MeasuredFigure, MeasuredRows, RankingName, read_evaluation
+from pricdr.report.evaluation import Evaluation, MeasuredFigure, RankingName, read_evaluation
 
 PLAINTEXT: Final = (
     "NOT PRIVATE: this model was trained on the source's ratings in plaintext. It must not be used outside experiments."
@@ -63,27 +62,25 @@ class ModelCard:
     """Of its folder."""
     model: FittedModel
     evaluation: Evaluation | None = None
+    """The output of ``pricdr evaluate --json`` for it, or for a model trained the same way on a split."""
+
+    def __post_init__(self) -> None:
+        _ = self.measured  # raises now rather than when the card is rendered
 
     @classmethod
     def of(cls, folder: Path, evaluation: Path | None = None) -> "ModelCard":
-        """Return the card of the model in a folder.
-
-        Args:
-            folder: the model folder.
-            evaluation: the output of ``pricdr evaluate --json`` for it, or for a model trained the same way on a split.
+        """Return the card of the model in a folder, with the evaluation in a file.
 
         Raises:
             InputError: the folder is not a model, or the evaluation is of another kind of model.
         """
         measured = None if evaluation is None else read_evaluation(evaluation)
-        return cls.of_model(FittedModel.load(folder), folder.resolve().name, measured)
+        return cls(folder.resolve().name, FittedModel.load(folder), measured)
 
-    @classmethod
-    def of_model(cls, model: FittedModel, name: str, evaluation: Evaluation | None = None) -> "ModelCard":
-        """Return the card of a loaded model; ``name`` is the name of its folder."""
-        if evaluation is not None:
-            evaluation.model_of(name, Training.of(model))  # raises now rather than when the card is rendered
-        return cls(name, model, evaluation)
+    @property
+    def measured(self) -> str | None:
+        """The model in the evaluation that is this one, or represents it."""
+        return None if self.evaluation is None else self.evaluation.model_of(self.name, Training.of(self.model))
 
     @property
     def origin(self) -> Origin:
@@ -113,73 +110,21 @@ class ModelCard:
         return None
 
     @property
-    def summary(self) -> dict[str, str]:
-        """The most important facts, by name."""
-        ratings = "" if self._ratings is None else f", {self._ratings:,} ratings"
-        return {
-            "Method": self.model.method,
-            "Knows": f"{len(self.model.users):,} users x {len(self.model.items):,} items{ratings}",
-            "Promise to the source's users": self._promise(),
-            "Quality": "not measured" if self.evaluation is None else f"measured: {self.evaluation.file}",
-        }
-
-    @property
-    def page(self) -> Page:
-        """The card as a page of blocks."""
-        origin, evaluation = self.origin, self.evaluation
-        settings = Commands(settings_lines(origin.settings) or ["# no settings"])
-        blocks: dict[str, Content] = {"groups": [self._groups()], "settings": [Details("settings.toml", [settings])]}
-        measured = None if evaluation is None else evaluation.model_of(self.name, Training.of(self.model))
-        if evaluation is not None and measured is not None:
-            rankings = evaluation.rankings
-            blocks["quality"] = [block for one in rankings for block in _ranking(evaluation, measured, one)]
-        sections = sections_of(
-            "card.txt.j2",
-            blocks,
-            card=self,
-            model=self.model,
-            origin=origin,
-            recorded=origin.certificate,
-            ratings=self._ratings,
-            signer=self._signer(),
-            statement={} if self.certificate is None else {one.title: one.lines for one in statement(self.certificate)},
-            evaluation=evaluation,
-            measured=measured,
-            is_measured_itself=measured is not None and Evaluation.is_folder(measured, self.name),
-            alone=evaluation is not None and measured == evaluation.baseline,
-            without=WITHOUT_RELEASE.get(self.model.method, "popularity"),
-            significance=SIGNIFICANCE,
-            permutations=PERMUTATIONS,
-            plaintext=PLAINTEXT,
-            no_certificate=NO_CERTIFICATE,
-            no_release=NO_RELEASE,
-            unverified=UNVERIFIED,
-        )
-        warning = [Note(PLAINTEXT)] if origin.plaintext_source else []
-        return Page(f"Model card: {self.name}", sections, [*warning, Facts(self.summary)])
-
-    def markdown(self) -> str:
-        """Return the card as Markdown."""
-        return markdown(self.page)
-
-    def html(self) -> str:
-        """Return the card as a self-contained HTML file."""
-        return render(self.page)
-
-    @property
-    def _ratings(self) -> int | None:
+    def ratings(self) -> int | None:
         """How many ratings it was trained on; None for an exported model."""
         return None if self.model.summary is not None else int(self.model.seen.nnz)
 
-    def _signer(self) -> str | None:
-        """Return the fingerprint of the key that signed its release; None if no signature was checked."""
+    @property
+    def signer(self) -> str | None:
+        """The fingerprint of the key that signed its release; None if no signature was checked."""
         from pricdr.signing import fingerprint, public_from_text
 
         key = self.origin.release_signed_by
         return None if key is None else fingerprint(public_from_text(key))
 
-    def _promise(self) -> str:
-        """Return ε, δ and the unit on one line, or why there is no promise."""
+    @property
+    def promise(self) -> str:
+        """ε, δ and the unit on one line, or why there is no promise."""
         if self.origin.plaintext_source:
             return "none: NOT PRIVATE"
         if not self.with_release:
@@ -190,6 +135,45 @@ class ModelCard:
         if c is None:
             return "none that can be relied on: the certificate contradicts itself"
         return f"{c.promise} of the source" if c.promises else c.promise
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """The most important facts, by name."""
+        ratings = "" if self.ratings is None else f", {self.ratings:,} ratings"
+        return {
+            "Method": self.model.method,
+            "Knows": f"{len(self.model.users):,} users x {len(self.model.items):,} items{ratings}",
+            "Promise to the source's users": self.promise,
+            "Quality": "not measured" if self.evaluation is None else f"measured: {self.evaluation.file}",
+        }
+
+    @property
+    def page(self) -> Page:
+        """The card as a page of blocks."""
+        evaluation, measured = self.evaluation, self.measured
+        settings = Commands(settings_lines(self.origin.settings) or ["# no settings"])
+        blocks: dict[str, Content] = {"groups": [self._groups()], "settings": [Details("settings.toml", [settings])]}
+        if evaluation is not None and measured is not None:
+            rankings = evaluation.rankings
+            blocks["quality"] = [block for one in rankings for block in _ranking(evaluation, measured, one)]
+        sections = sections_of(
+            "card.txt.j2",
+            blocks,
+            card=self,
+            model=self.model,
+            origin=self.origin,
+            evaluation=evaluation,
+            statement={} if self.certificate is None else {one.title: one.lines for one in statement(self.certificate)},
+            without=WITHOUT_RELEASE.get(self.model.method, "popularity"),
+            significance=SIGNIFICANCE,
+            permutations=PERMUTATIONS,
+            plaintext=PLAINTEXT,
+            no_certificate=NO_CERTIFICATE,
+            no_release=NO_RELEASE,
+            unverified=UNVERIFIED,
+        )
+        warning = [Note(PLAINTEXT)] if self.origin.plaintext_source else []
+        return Page(f"Model card: {self.name}", sections, [*warning, Facts(self.summary)])
 
     def _groups(self) -> Table:
         """Return how many users it knows, with and without a history, with and without a release row that it uses."""
@@ -202,12 +186,12 @@ class ModelCard:
                 members = in_stratum & (model.in_release == row)
                 based_on = " or ".join(_BASES[BASES[at].value] for at in np.unique(bases[members]).tolist())
                 if members.any():
-                    rows.append(Row([group_name(stratum, row=row), f"{int(members.sum()):,}", based_on]))
+                    rows.append(Row([_group_name(stratum, row=row), f"{int(members.sum()):,}", based_on]))
         columns = [*_GROUP_COLUMNS, Column("recommendations based on", numeric=False)]
         return Table("card-groups", "The users it knows, by what it knows about them", columns, rows)
 
 
-def group_name(stratum: str, *, row: bool) -> str:
+def _group_name(stratum: str, *, row: bool) -> str:
     """Return the name of a group: users of a stratum with, or without, a release row that the model uses."""
     return f"{stratum}, {'with' if row else 'without'} a release row in use"
 
@@ -218,29 +202,17 @@ def settings_lines(settings: Mapping[str, object]) -> list[str]:
     >>> settings_lines({"options": {"seed": 3, "device": "cpu"}, "config": {"gated": True}})
     ['seed = 3', 'device = "cpu"', 'gated = true']
     """
-    lines = []
-    for name, value in settings.items():
-        inner = value.items() if isinstance(value, Mapping) else [(name, value)]
-        lines += [f"{printable(str(key))} = {_toml(item)}" for key, item in inner]
-    return lines
+    groups = (value if isinstance(value, Mapping) else {name: value} for name, value in settings.items())
+    return [f"{printable(str(name))} = {json.dumps(value)}" for group in groups for name, value in group.items()]
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        escaped = printable(value).replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return repr(value)
-
-
-STRATA: Final = ("warm", "few", "cold", "all")
-_STRATUM_NAMES: Final = {**JUDGED, "all": "all users"}
+_STRATA: Final = {**JUDGED, "all": "all users"}
 _RANKING_NAMES: Final = {
     "sampled": "held-out items, ranked among 99 items that the user has not rated",
     "full": "held-out items, ranked among all items that the user has not rated",
 }
 _GROUP_COLUMNS: Final = [Column("users", numeric=False), Column("number")]
+_NOTHING: Final = Cell("–")
 
 
 def _ranking(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[Block | str]:
@@ -248,13 +220,13 @@ def _ranking(evaluation: Evaluation, measured: str, ranking: RankingName) -> lis
     # With one held-out item per user, Recall equals HR and MAP equals MRR.
     redundant = {"Recall", "MAP"} if evaluation.one_item_each else set()
     metrics = [name for name in evaluation.metrics(measured, ranking) if name.partition("@")[0] not in redundant]
-    columns = [*_GROUP_COLUMNS, *(Column(metric) for metric in metrics)]
     rows = []
-    for stratum in STRATA:
+    for stratum, users in _STRATA.items():
         figures = [evaluation.figure(measured, ranking, stratum, metric) for metric in metrics]
-        users = next((f"{figure.users:,}" for figure in figures if figure is not None), "0")
-        rows.append(Row([_STRATUM_NAMES[stratum], users, *map(_cell, figures)]))
+        known = next((figure.users for figure in figures if figure is not None), 0)
+        rows.append(Row([users, f"{known:,}", *map(_cell, figures)]))
     caption = f"All figures, {ranking} ranking: {_RANKING_NAMES[ranking]}"
+    columns = [*_GROUP_COLUMNS, *(Column(metric) for metric in metrics)]
     all_figures = Table(f"card-{ranking}-all", caption, columns, rows)
     if measured == evaluation.baseline:
         return [all_figures]
@@ -262,61 +234,46 @@ def _ranking(evaluation: Evaluation, measured: str, ranking: RankingName) -> lis
     return [*gains, Details(f"All figures of the {ranking} ranking", [all_figures])]
 
 
-def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[Block | str]:
-    verdicts = evaluation.verdicts(measured, ranking)
-    metric = evaluation.compared_by
-    about_release = any(verdict.about_release for verdict in verdicts)
-    method = evaluation.method_of(evaluation.baseline)
-    names = ("without the release", "with the release") if about_release else (f"“{evaluation.baseline}”", "this model")
-    figures = [Column(name) for name in (*names, "difference")]
-    columns = [*_GROUP_COLUMNS, *figures, Column("verdict", numeric=False)]
+def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[Table]:
+    """Return what users gain, and where there is a release, also by whether it has a row for them."""
+    verdicts = {verdict.stratum: verdict for verdict in evaluation.verdicts(measured, ranking)}
+    metric, baseline, method = evaluation.compared_by, evaluation.baseline, evaluation.method_of(evaluation.baseline)
+    compared = f"“{baseline}”{'' if method is None else f' ({method})'}"
+    names, against = (f"“{baseline}”", "this model"), f"compared with {compared}"
+    if any(verdict.about_release for verdict in verdicts.values()):
+        names, against = ("without the release", "with the release"), "with and without the release"
+    columns = [*_GROUP_COLUMNS, *(Column(name) for name in (*names, "difference"))]
     rows = []
-    for stratum in STRATA:
-        without, with_it = (
-            evaluation.figure(name, ranking, stratum, metric) for name in (evaluation.baseline, measured)
-        )
-        if without is None or with_it is None:
+    for stratum, users in _STRATA.items():
+        without, own = (evaluation.figure(name, ranking, stratum, metric) for name in (baseline, measured))
+        verdict = verdicts.get(stratum)
+        if without is None or own is None:
             continue
-        verdict = next((verdict for verdict in verdicts if verdict.stratum == stratum), None)
-        change = (
-            Cell(f"{with_it.value - without.value:+.4f}")
-            if verdict is None
-            else Cell(f"{verdict.difference:+.4f}", verdict.difference, f"[{verdict.low:+.4f}, {verdict.high:+.4f}]")
-        )
-        judged = Cell("–" if verdict is None else verdict.verdict, strong=verdict is not None and verdict.helps)
-        group = [_STRATUM_NAMES[stratum], f"{with_it.users:,}"]
-        rows.append(Row([*group, _cell(without), _cell(with_it), change, judged]))
-    compared = f"“{evaluation.baseline}”{'' if method is None else f' ({method})'}"
-    table = Table(
-        f"card-{ranking}-gains",
-        f"{metric} with and without the release, {ranking} ranking"
-        if about_release
-        else f"{metric} compared with {compared}, {ranking} ranking",
-        columns,
-        rows,
-        note=f"{_RANKING_NAMES[ranking].capitalize()}. Compared with {compared}, user by user; 95 % intervals.",
-    )
-    return [table, *_by_row(evaluation, measured, ranking, names)]
+        change, judged = Cell(f"{own.value - without.value:+.4f}"), _NOTHING
+        if verdict is not None:
+            change = _change(verdict.difference, verdict.low, verdict.high)
+            judged = Cell(verdict.verdict, strong=verdict.helps)
+        rows.append(Row([users, f"{own.users:,}", _cell(without), _cell(own), change, judged]))
+    note = f"{_RANKING_NAMES[ranking].capitalize()}. Compared with {compared}, user by user; 95 % intervals."
+    caption, verdict_column = f"{metric} {against}, {ranking} ranking", Column("verdict", numeric=False)
+    tables = [Table(f"card-{ranking}-gains", caption, [*columns, verdict_column], rows, note)]
+    rows = []
+    for group in (group for group in evaluation.release_rows(measured, ranking) if group.users):
+        values = [_NOTHING if value is None else Cell(f"{value:.4f}") for value in (group.baseline_value, group.value)]
+        d = group.difference
+        change = _NOTHING if d is None else _change(d.mean, d.low, d.high)
+        rows.append(Row([_group_name(group.stratum, row=group.row), f"{group.users:,}", *values, change]))
+    if rows:
+        caption = f"{metric} of users with and without a release row in use, {ranking} ranking"
+        tables.append(Table(f"card-{ranking}-rows", caption, columns, rows))
+    return tables
 
 
-def _by_row(evaluation: Evaluation, measured: str, ranking: RankingName, names: tuple[str, str]) -> Sequence[Table]:
-    groups = [group for group in evaluation.release_rows(measured, ranking) if group.users]
-    if not groups:
-        return []
-    rows = [Row([group_name(group.stratum, row=group.row), f"{group.users:,}", *_row_cells(group)]) for group in groups]
-    columns = [*_GROUP_COLUMNS, *(Column(name) for name in names), Column("difference")]
-    caption = f"{evaluation.compared_by} of users with and without a release row in use, {ranking} ranking"
-    return [Table(f"card-{ranking}-rows", caption, columns, rows)]
-
-
-def _row_cells(group: MeasuredRows) -> list[Cell]:
-    values = ["–" if value is None else f"{value:.4f}" for value in (group.baseline_value, group.value)]
-    d = group.difference
-    change = Cell("–") if d is None else Cell(f"{d.mean:+.4f}", d.mean, f"[{d.low:+.4f}, {d.high:+.4f}]")
-    return [*map(Cell, values), change]
+def _change(mean: float, low: float, high: float) -> Cell:
+    return Cell(f"{mean:+.4f}", mean, f"[{low:+.4f}, {high:+.4f}]")
 
 
 def _cell(figure: MeasuredFigure | None) -> Cell:
     if figure is None:
-        return Cell("–")
+        return _NOTHING
     return Cell(f"{figure.value:.4f}", figure.value, "" if figure.error is None else f"± {figure.error:.4f}")

@@ -10,7 +10,7 @@ from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
 from pricdr.experiments.measured import Access, Experiment
 from pricdr.experiments.results import SUFFIX as SUFFIX
-from pricdr.experiments.results import ArmOutline, read, read_outline
+from pricdr.experiments.results import read, read_outline
 from pricdr.experiments.search import Trial, read_trials
 from pricdr.progress import Progress, silent
 from pricdr.untrusted import Folder
@@ -35,7 +35,7 @@ class ResultsFolder:
 
     def family(self, name: str) -> tuple[Experiment, ...]:
         """Return the experiments of one spec file, one for each task."""
-        return tuple(one for one in self.experiments if one.outline.family == name)
+        return tuple(one for one in self.experiments if one.spec.family == name)
 
 
 def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:
@@ -75,21 +75,19 @@ def _plain(path: Path) -> Path:
 def _experiment(path: Path, name: str) -> Experiment:
     outline = read_outline(_plain(path / name))
     stem = name.removesuffix(SUFFIX)
-    if outline.name != stem:
-        raise InputError(f"{path / name} is the outline of {shorten(outline.name)}, not of {shorten(stem)}")
+    if outline.spec.name != stem:
+        raise InputError(f"{path / name} is the outline of {shorten(outline.spec.name)}, not of {shorten(stem)}")
     lines = path / f"{stem}{LINES}"
     return Experiment.of(outline, read(_plain(lines)) if os.path.lexists(lines) else [])
 
 
 def _beside(experiment: Experiment, others: Sequence[Experiment]) -> Experiment:
     """Return an experiment that knows what other specs measured on its data with the target alone."""
-    own = {arm.key for arm in experiment.outline.arms}
-    found: dict[str, ArmOutline] = {}
-    results = dict(experiment.results)
+    known, alone = set(experiment.outline.keys.values()), []
     for other in others:
-        if other is not experiment and other.outline.data == experiment.outline.data:
-            for arm in other.outline.arms:
-                if Access.of(arm) is Access.TARGET and arm.key not in own:
-                    found.setdefault(arm.key, arm)
-                    results.setdefault(arm.key, other.results_of(arm))
-    return replace(experiment, results=results, alone_elsewhere=tuple(found.values()))
+        if other.spec.data.content() == experiment.spec.data.content():
+            for name, arm in other.arms.items():
+                if arm.runs and arm.access is Access.TARGET and (key := other.outline.keys[name]) not in known:
+                    known.add(key)
+                    alone.append(arm)
+    return replace(experiment, alone_elsewhere=tuple(alone))

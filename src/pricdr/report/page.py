@@ -3,17 +3,18 @@
 Sentences are written by hand; what figures say, tables say, and whether a release helps is a word in them.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pricdr import __version__
 from pricdr.evaluation.verdict import Verdict
-from pricdr.experiments import table3
-from pricdr.experiments.measured import STRATA, Access, Experiment, Measurement, number
-from pricdr.experiments.results import CONTROLS, ArmOutline, read_synthetic, share
+from pricdr.experiments.arms import Axis
+from pricdr.experiments.measured import STRATA, Access, Experiment, MeasuredArm, Measurement, number
+from pricdr.experiments.paper import METHODS, TASKS, contradictions, read_table3, table2, table3_text
 from pricdr.pages import (
     Block,
     Bullets,
@@ -21,6 +22,7 @@ from pricdr.pages import (
     Column,
     Content,
     Details,
+    Figure,
     Note,
     Page,
     Row,
@@ -30,13 +32,14 @@ from pricdr.pages import (
     render,
     table,
 )
-from pricdr.pages.charts import chart_figure
+from pricdr.pages.charts import WIDTH, chart_figure
 from pricdr.privacy.accounting import Calibration
 from pricdr.progress import Progress, silent
 from pricdr.release.inspection import Inspection, attack_section
-from pricdr.report.charts import curve_figures, share_charts
-from pricdr.report.folder import SYNTHETIC, TABLE3, ResultsFolder
-from pricdr.report.paper import METHODS, TASKS, paper_table
+from pricdr.report.folder import TABLE3, ResultsFolder
+
+if TYPE_CHECKING:
+    import altair as alt
 
 FRONTIER: Final = "frontier"
 """The family whose results open the page."""
@@ -68,7 +71,7 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
         progress("drawing", at, len(folder.experiments), experiment.title)
         experiments.append(experiment_details(experiment, at))
     sections = [
-        Section("Every result", [_HOW_TO_READ_TABLES, *experiments, *_synthetic(folder)], id="results"),
+        Section("Every result", [_HOW_TO_READ_TABLES, *experiments], id="results"),
         Section("The paper beside ours", [*_table2(folder), *_table3(folder)], id="paper"),
         Section("How it was measured", [*_searches(folder), *_provenance(folder)], id="provenance"),
     ]
@@ -102,7 +105,7 @@ def lead(folder: ResultsFolder) -> Content:
 
 def usual_epsilon(pairs: Sequence[Experiment]) -> float | None:
     """Return the ε to speak of: 4 where it was measured, otherwise the middle one; None without private results."""
-    found = sorted({float(arm.at or 0.0) for pair in pairs for arm in pair.private_arms("cold")})
+    found = sorted({arm.epsilon_on_axis() or 0.0 for pair in pairs for arm in pair.private_arms("cold")})
     return USUAL_EPSILON if USUAL_EPSILON in found else found[len(found) // 2] if found else None
 
 
@@ -152,11 +155,13 @@ def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False)
     columns += [] if full else [Column("share kept"), Column("the release", _HOW_TO_READ[3], numeric=False)]
     rows = []
     for pair, stratum in ((pair, stratum) for stratum in ("cold", "warm") for pair in pairs):
-        arm, base = pair.best(stratum, epsilon), pair.reference(stratum)
-        if arm is None or base is None:
+        private = [arm for arm in pair.private_arms(stratum) if arm.epsilon_on_axis() == epsilon]
+        base = pair.reference(stratum)
+        if not private or base is None:
             continue
+        arm = private[0]
         shown = (base, arm, pair.ceiling)
-        cells = [ABSENT if one is None else _figure(pair.measured(one, stratum, ranking=ranking)) for one in shown]
+        cells = [ABSENT if one is None else _figure(one.measured(stratum, ranking=ranking)) for one in shown]
         if not full:
             cells += [_share(pair.share(arm)) if stratum == "cold" else ABSENT, _verdict(pair, arm, stratum)]
         if cells[1] is not ABSENT:
@@ -166,7 +171,7 @@ def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False)
     return Table("summary-full" if full else "summary", caption, columns, rows, note)
 
 
-def _verdict(pair: Experiment, arm: ArmOutline, stratum: str) -> Cell:
+def _verdict(pair: Experiment, arm: MeasuredArm, stratum: str) -> Cell:
     """Return in a word whether a release helps, and what decided it for those who point there."""
     verdict, difference, against = pair.beats_controls(arm, stratum)
     if not difference:
@@ -177,48 +182,43 @@ def _verdict(pair: Experiment, arm: ArmOutline, stratum: str) -> Cell:
 
 def experiment_details(experiment: Experiment, at: int) -> Details:
     """Return one experiment, folded away: its note, its curves where it has any, and every arm."""
-    outline = experiment.outline
-    title = outline.title if experiment.title in outline.title else f"{outline.title}: {experiment.title}"
+    spec = experiment.spec
+    title = spec.title if experiment.title in spec.title else f"{spec.title}: {experiment.title}"
     if not experiment.runs:
-        return Details(title, [Note(f"{outline.missing or 'Not run yet'}.")])
-    blocks: list[Block | str] = [" ".join(outline.note.split())] if outline.note.strip() else []
-    if outline.family != FRONTIER and (figures := curve_figures(experiment, f"curves-{at}")):
+        return Details(title, [Note(f"{experiment.outline.missing or 'Not run yet'}.")])
+    blocks: list[Block | str] = [" ".join(spec.note.split())] if spec.note.strip() else []
+    if spec.family != FRONTIER and (figures := list(_curve_figures(experiment, f"curves-{at}"))):
         blocks.append(SideBySide(figures))
     return Details(title, [*blocks, every_arm(experiment, f"arms-{at}")])
 
 
 def every_arm(experiment: Experiment, id: str) -> Table:
     """Return the table of every arm of an experiment that has results."""
-    strata, shares = experiment.strata, bool(experiment.ceiling) and "cold" in experiment.strata
+    strata, shares = experiment.users, bool(experiment.ceiling) and "cold" in experiment.users
     columns = [Column("arm", numeric=False), Column("private?", numeric=False)]
     for stratum in strata:
-        columns.append(Column(f"NDCG@10, {stratum}", f"{experiment.users(stratum):,} {STRATA[stratum]}"))
+        columns.append(Column(f"NDCG@10, {stratum}", f"{strata[stratum]:,} {STRATA[stratum]}"))
         reference = experiment.reference(stratum)
         against = "nothing" if reference is None else reference.name
         columns.append(
             Column(f"the release, {stratum}", f"Better than {against} and than every control?", numeric=False)
         )
     if shares:
-        columns.append(Column("share kept", f"Of what {experiment.outline.ceiling} gains for cold users."))
+        columns.append(Column("share kept", f"Of what {experiment.spec.ceiling} gains for cold users."))
     columns += [Column("full ranking", "NDCG@10 of all users among all items"), Column("HR@10", "Of all users")]
     columns.append(Column("seconds", "Median over runs: training, choosing on validation, scoring on test"))
     rows = []
-    for arm in experiment.outline.arms:
-        if not experiment.results_of(arm):
+    for arm in experiment.arms.values():
+        if not arm.runs:
             continue
-        private = Access.of(arm) is Access.PRIVATE
-        cells: list[Cell | str] = [arm.name, access_in_words(experiment, arm)]
+        cells: list[Cell | str] = [arm.name, access_in_words(arm)]
         for stratum in strata:
-            measured = experiment.measured(arm, stratum)
-            cells += [
-                _figure(measured, _refusal(experiment, arm, stratum)),
-                _verdict(experiment, arm, stratum) if private else ABSENT,
-            ]
+            cells.append(_figure(arm.measured(stratum), _refusal(arm, stratum)))
+            cells.append(_verdict(experiment, arm, stratum) if arm.access is Access.PRIVATE else ABSENT)
         if shares:
             cells.append(_share(experiment.share(arm)))
-        cells.append(_figure(experiment.measured(arm, "all", ranking="full")))
-        cells += [_figure(experiment.measured(arm, "all", "HR@10")), _cost(experiment, arm)]
-        rows.append(Row(cells))
+        cells.append(_figure(arm.measured("all", ranking="full")))
+        rows.append(Row([*cells, _figure(arm.measured("all", "HR@10")), _cost(arm)]))
     return Table(id, f"{experiment.title}, every arm", columns, rows)
 
 
@@ -240,30 +240,30 @@ def _share(measured: Measurement) -> Cell:
     return Cell(f"{shown} %", measured.value, f"± {error}" if error else "", seeds)
 
 
-def access_in_words(experiment: Experiment, arm: ArmOutline) -> str:
+def access_in_words(arm: MeasuredArm) -> str:
     """Return what an arm saw, and at which ε; with the paper's calibration the nominal one and what it delivers."""
-    access = Access.of(arm)
-    if access is not Access.PRIVATE or arm.release is None:
+    access, release = arm.access, arm.arm.release
+    if access is not Access.PRIVATE or release is None:
         return access.value
-    if arm.release.calibration is Calibration.EXACT:
-        return f"{access.value}, ε = {arm.release.epsilon:g}"
-    facts = [result.release for result in experiment.results_of(arm).values() if result.release is not None]
+    if release.calibration is Calibration.EXACT:
+        return f"{access.value}, ε = {release.epsilon:g}"
+    facts = [run.release for run in arm.runs.values() if run.release is not None]
     exact = max((float(one.epsilon) for one in facts if one.epsilon is not None), default=None)
     known = "" if exact is None else f", exact ε = {exact:.3g}"
-    return f"{access.value}, nominal ε = {arm.release.epsilon:g}{known}"
+    return f"{access.value}, nominal ε = {release.epsilon:g}{known}"
 
 
-def _refusal(experiment: Experiment, arm: ArmOutline, stratum: str) -> str:
+def _refusal(arm: MeasuredArm, stratum: str) -> str:
     """Return what to know of a figure whose release was refused; nothing where it was used, or nothing tells."""
-    refused, runs = experiment.refused(arm, stratum)
+    refused, runs = arm.refused(stratum)
     if not refused:
         return ""
     often = "every run" if refused == runs else f"{refused} of {runs} runs"
     return f"The release was refused in {often} (trust 0): what is left is the model without a release."
 
 
-def _cost(experiment: Experiment, arm: ArmOutline) -> Cell:
-    runs = list(experiment.results_of(arm).values())
+def _cost(arm: MeasuredArm) -> Cell:
+    runs = list(arm.runs.values())
     seconds = median(float(run.seconds) for run in runs)
     memory = max((float(run.memory) for run in runs if run.memory is not None), default=None)
     hover = [f"on {', '.join(sorted({run.device for run in runs}))}", f"{median(run.epochs for run in runs):g} epochs"]
@@ -271,57 +271,153 @@ def _cost(experiment: Experiment, arm: ArmOutline) -> Cell:
     return Cell(f"{seconds:.1f}", seconds, hover=hover)
 
 
-def _synthetic(folder: ResultsFolder) -> list[Details]:
-    results = read_synthetic(folder.path / SYNTHETIC)
-    arms = list(dict.fromkeys(one.arm for one in results if one.epsilon is not None and one.arm not in CONTROLS))
-    sizes = sorted({one.users for one in results})
-    rows = []
-    for arm, epsilon in dict.fromkeys((one.arm, one.epsilon) for one in results if one.arm in arms):
-        found = [share(results, arm, epsilon, users) for users in sizes]
-        cells = ["–" if one is None else f"{100 * one.value:.0f} % ± {100 * one.error:.1f}" for one in found]
-        rows.append([arm, f"{epsilon:g}", *cells])
-    if not rows:
-        return []
-    rows.sort(key=lambda row: (arms.index(row[0]), float(row[1])))
-    header = ["strategy", "ε", *(f"{users:,} users" for users in sizes)]
-    words = (
-        "Made-up pairs in which the truth is known (benchmarks/frontier_synthetic.py): the share of the plaintext gain "
-        "that cold users keep. Levels are this generator's; differences between strategies and sizes say something."
-    )
-    shown = table("synthetic", "Share of the plaintext gain kept on synthetic pairs", header, rows)
-    return [Details("Synthetic pairs, by number of users", [words, shown])]
+class ChartPoint(NamedTuple):
+    """One strategy at one place on an axis."""
+
+    curve: str
+    at: float
+    measured: Measurement
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What vega draws: the point, and a standard error to either side where there is one."""
+        value, error = self.measured.value, self.measured.mean.error
+        error = 0.0 if isnan(error) else error
+        return {"series": self.curve, "x": self.at, "y": value, "low": value - error, "high": value + error}
+
+
+_CONTROL_CURVE: Final = "controls"
+_SHOWN: Final = ("guided", "spectral", "guide in the clear", "jlt", _CONTROL_CURVE)
+"""The strategies of the first chart, in the order of its legend; tables have all of them."""
+_LOWEST, _HIGHEST = -0.5, 1.5
+"""What of an axis of shares is drawn at most: where plaintext gains next to nothing, shares of it are anything."""
+_ROOM: Final = 1.1
+"""What a logarithmic axis goes beyond its ends by, so that no point is cut in half."""
+_AXES: Final = {
+    Axis.EPSILON: ("ε (with the paper's noise: nominal)", True),
+    Axis.DIM: ("n, numbers per user", False),
+    Axis.DENSITY: ("sp, density of the projection", False),
+    Axis.SOURCE_SHARE: ("sd, share of the source's ratings", True),
+}
+"""What an axis is called, and whether it is logarithmic."""
+
+
+def share_charts(pairs: Sequence[Experiment]) -> list[tuple[Experiment, "alt.TopLevelMixin", str]]:
+    """Return a chart for each pair that has points, and its figures in words; all on one scale."""
+    points = [list(_share_points(pair)) for pair in pairs]
+    every = list(dict.fromkeys(point.curve for found in points for point in found))
+    curves = [curve for curve in _SHOWN if curve in every] if set(every) & {*_SHOWN[:-1]} else every[: len(_SHOWN)]
+    points = [[point for point in found if point.curve in curves] for found in points]
+    # A pair on which plaintext gains nothing has shares of next to nothing: they must not squeeze the others.
+    telling = [point for pair, found in zip(pairs, points, strict=True) if pair.has_ceiling for point in found]
+    rows = [point.row for point in telling or [point for found in points for point in found]]
+    low, high = min((row["low"] for row in rows), default=0.0), max((row["high"] for row in rows), default=1.0)
+    domain = (max(min(low, 0.0) - 0.05, _LOWEST), min(max(high, 1.0) + 0.05, _HIGHEST))
+    return [
+        (
+            pair,
+            _curves(found, curves, "ε", "share of the plaintext gain kept", log=True, shares=domain),
+            "; ".join(f"{one.curve}, ε = {one.at:g}: {one.measured.percent()}" for one in found) + ".",
+        )
+        for pair, found in zip(pairs, points, strict=True)
+        if found
+    ]
+
+
+def _share_points(pair: Experiment) -> Iterator[ChartPoint]:
+    """Yield what cold users keep of the plaintext gain at every ε; a control is under one name for all of them."""
+    for arm in pair.arms.values():
+        share, control = pair.share(arm), arm.access is Access.CONTROL
+        at = arm.arm.release.epsilon if control and arm.arm.release else arm.epsilon_on_axis()
+        if share and arm.arm.release and at:
+            curve = _CONTROL_CURVE if control or arm.arm.point is None else arm.arm.point.curve
+            yield ChartPoint(curve, float(at), share)
+
+
+def _curve_figures(experiment: Experiment, id: str) -> Iterator[Figure]:
+    """Yield a figure for cold and for warm users where arms lie along an axis."""
+    on_curves = [(arm, arm.arm.point) for arm in experiment.arms.values() if arm.arm.point and arm.arm.point.at > 0]
+    for stratum in ("cold", "warm"):
+        found = [(arm.measured(stratum), point) for arm, point in on_curves]
+        points = [ChartPoint(point.curve, float(point.at), measured) for measured, point in found if measured]
+        if points:
+            title, log = _AXES[on_curves[0][1].axis]
+            chart = _curves(points, list(dict.fromkeys(point.curve for point in points)), title, "NDCG@10", log=log)
+            words = "; ".join(f"{one.curve} at {one.at:g}: {one.measured.value:.4f}" for one in points) + "."
+            yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), chart, in_words=words)
+
+
+def _curves(
+    points: Sequence[ChartPoint],
+    curves: Sequence[str],
+    x_title: str,
+    y_title: str,
+    *,
+    log: bool,
+    shares: tuple[float, float] | None = None,
+) -> "alt.TopLevelMixin":
+    """Return points on lines with error bars, one line for each curve; the same curves have the same looks.
+
+    ``shares``: from where to where the axis of shares goes; None for another measure.
+    """
+    import altair as alt
+
+    places = sorted({point.at for point in points})
+    ends = [places[0] / _ROOM, places[-1] * _ROOM]
+    scale = alt.Scale(type="log", base=2, domain=ends, nice=False) if log else alt.Scale(zero=False, padding=12)
+    ticks = places if len(places) <= 8 else alt.Undefined
+    x = alt.X("x:Q", title=x_title, scale=scale, axis=alt.Axis(values=ticks, grid=False, format=".2~g"))
+    y_scale = alt.Scale(zero=False) if shares is None else alt.Scale(domain=shares, nice=False)
+    axis = alt.Axis(format=".3f" if shares is None else "%")
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=y_title, scale=y_scale, axis=axis)
+
+    names = alt.Scale(domain=list(curves))
+    legend = alt.Legend(title=None, columns=2 if all(len(name) <= 18 for name in curves) else 1)
+    color = alt.Color("series:N", scale=names, legend=legend)
+    base = alt.Chart(alt.InlineData(values=[point.row for point in points])).encode(x=x, color=color)
+    layers = [
+        base.mark_rule(clip=True).encode(y=y("low"), y2="high:Q"),
+        base.mark_line(clip=True).encode(y=y("y"), strokeDash=alt.StrokeDash("series:N", scale=names, legend=legend)),
+        base.mark_point(clip=True).encode(y=y("y"), shape=alt.Shape("series:N", scale=names, legend=legend)),
+    ]
+    if shares is not None:
+        zero = alt.Chart(alt.InlineData(values=[{}])).mark_rule(strokeDash=[3, 3], opacity=0.5)
+        layers.insert(0, zero.encode(y=alt.datum(0)))
+    return alt.layer(*layers).properties(width=WIDTH, height=230)
 
 
 def _table2(folder: ResultsFolder) -> list[Block | str]:
     """Return the paper's Table 2 with ours beside it, for each task."""
-    own = {one.outline.data.paper: one for one in folder.family("table2") if not one.outline.data.stand_in}
-    broken = sum(bool(row.contradictions) for row in paper_table().values())
+    own = {one.spec.data.paper: one for one in folder.family("table2") if not one.spec.data.stand_in}
+    impossible = {place: contradictions(figures) for place, figures in table2().items()}
     blocks: list[Block | str] = [
-        f"Of the {len(paper_table())} rows of the paper's Table 2, {broken} contradict themselves: no rankings of one "
-        "held-out item per user give these figures together. Such cells are marked with a letter. Data that only "
-        "stands in for the paper's is above, without the paper's figures."
+        f"Of the {len(impossible)} rows of the paper's Table 2, {sum(map(bool, impossible.values()))} contradict "
+        "themselves: no rankings of one held-out item per user give these figures together. Such cells are marked with "
+        "a letter. Data that only stands in for the paper's is above, without the paper's figures."
     ]
     columns = [Column("method", numeric=False)]
     columns += [Column(f"{metric}, {whose}") for metric in _PAPER_METRICS for whose in ("paper", "ours")]
     for at, task in enumerate(TASKS, 1):
         experiment = own.get(task)
-        rows = [Row([method, *_compared(task, method, experiment)]) for method in METHODS]
+        # Ours is the first arm that is named like the paper's method.
+        named = [] if experiment is None else [*experiment.arms.items()]
+        arms = {re.split(r" \(|,", name)[0]: arm for name, arm in reversed(named)}
+        rows = [Row([method, *_compared((task, method), impossible, arms.get(method))]) for method in METHODS]
         absent = "" if experiment is not None and experiment.runs else ": no results of ours"
         blocks.append(Details(f"Table 2, {task}{absent}", [Table(f"table2-{at}", task, columns, rows)]))
     return blocks
 
 
-def _compared(task: str, method: str, experiment: Experiment | None) -> list[Cell]:
-    """Return the paper's figure and ours for every metric; ours is the arm that is named like the paper's method."""
-    paper = paper_table()[task, method]
-    arms = () if experiment is None else experiment.outline.arms
-    arm = next((arm for arm in arms if arm.name.partition(" (")[0].partition(",")[0] == method), None)
+def _compared(
+    place: tuple[str, str], impossible: Mapping[tuple[str, str], Mapping[str, str]], arm: MeasuredArm | None
+) -> list[Cell]:
+    """Return the paper's figure of a task and a method, and ours, for every metric."""
     cells = []
     for metric in _PAPER_METRICS:
-        cells.append(Cell(f"{paper.figures[metric]:.4f}", mark=paper.contradictions.get(metric, "")))
-        measured = None if experiment is None or arm is None else experiment.measured(arm, "all", metric)
-        mark = "" if experiment is None or arm is None else _refusal(experiment, arm, "all")
-        cells.append(ABSENT if measured is None else _figure(measured, mark))
+        cells.append(Cell(f"{table2()[place][metric]:.4f}", mark=impossible[place].get(metric, "")))
+        cells.append(ABSENT if arm is None else _figure(arm.measured("all", metric), _refusal(arm, "all")))
     return cells
 
 
@@ -329,8 +425,8 @@ def _table3(folder: ResultsFolder) -> list[Block | str]:
     path = folder.path / TABLE3
     if not path.is_file():
         return [Note("Table 3, the sizes of the data, is not counted yet: pricdr reproduce --table3 does it.")]
-    counted = table3.read(path)
-    header, rows = table3.as_text(counted)
+    counted = read_table3(path)
+    header, rows = table3_text(counted)
     shown = table("table3", "Data after preprocessing", header, rows, names=2)
     words = f"Counted from the raw files on {counted.provenance.finished[:10]}."
     absent = [f"{row.title}: {' · '.join(row.expected)}" for row in counted.rows if row.expected]
@@ -364,8 +460,8 @@ def _provenance(folder: ResultsFolder) -> list[Block | str]:
     """Return what was run, when, on what and from which commit, and what is missing or out of date."""
     rows, machines, lacking = [], Counter[str](), []
     for experiment in folder.experiments:
-        outline, missing = experiment.outline, len(experiment.missing)
-        known = [run.provenance for arm in outline.arms for run in experiment.results_of(arm).values()]
+        name, by_arm = experiment.spec.name, experiment.missing
+        known = [run.provenance for run in experiment.runs]
         machines.update(
             f"{one.machine}: commit {one.commit}, pricdr {one.version}, Python {one.python}, torch {one.torch}, numpy "
             f"{one.numpy}, scipy {one.scipy}"
@@ -373,10 +469,11 @@ def _provenance(folder: ResultsFolder) -> list[Block | str]:
         )
         finished = sorted(one.finished[:10] for one in known)
         days = " to ".join(dict.fromkeys([finished[0], finished[-1]])) if finished else "–"
-        rows.append([outline.name, days, f"{experiment.runs}", f"{missing}", f"{experiment.stale}"])
-        if outline.missing or missing:
-            why = outline.missing or ("every run" if not experiment.runs else _missing_in_words(experiment))
-            lacking.append(f"{outline.name}: {why}")
+        missing = sum(map(len, by_arm.values()))
+        rows.append([name, days, f"{len(known)}", f"{missing}", f"{experiment.stale}"])
+        if experiment.outline.missing or missing:
+            arms = "; ".join(f"{arm}: seed {', '.join(map(str, seeds))}" for arm, seeds in by_arm.items())
+            lacking.append(f"{name}: {experiment.outline.missing or (arms if known else 'every run')}")
     runs, missing, stale = (sum(int(row[at]) for row in rows) for at in (2, 3, 4))
     header = ["results", "finished", "runs", "missing", "stale"]
     blocks: list[Block | str] = [
@@ -390,10 +487,3 @@ def _provenance(folder: ResultsFolder) -> list[Block | str]:
     if folder.unclaimed:
         blocks.append(f"Files of results without a spec beside them, not shown: {', '.join(folder.unclaimed)}.")
     return blocks
-
-
-def _missing_in_words(experiment: Experiment) -> str:
-    by_arm: dict[str, list[str]] = {}
-    for arm, seed in experiment.missing:
-        by_arm.setdefault(arm, []).append(str(seed))
-    return "; ".join(f"{arm}: seed {', '.join(seeds)}" for arm, seeds in by_arm.items())

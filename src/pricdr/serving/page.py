@@ -24,7 +24,7 @@ from pricdr.data.ids import MAX_ID_LENGTH, id_fault
 from pricdr.errors import InputError
 from pricdr.extras import REPORT, TRAIN
 from pricdr.markup import template_environment
-from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, style_sheet
+from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, page_asset
 from pricdr.release.inspection import attack_section
 from pricdr.release.readme import in_short, statement, trade_off_of
 from pricdr.report.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard
@@ -211,9 +211,9 @@ class _Cards(WeakKeyDictionary[Snapshot, tuple[ModelCard, str]]):
         """Return the card of a snapshot, and why the evaluation is missing from it, if it is."""
         if snapshot not in self:
             try:
-                self[snapshot] = ModelCard.of_model(snapshot.model, snapshot.name, self._evaluation), ""
+                self[snapshot] = ModelCard(snapshot.name, snapshot.model, self._evaluation), ""
             except InputError as error:  # the model was replaced, and the evaluation is of the old one
-                self[snapshot] = ModelCard.of_model(snapshot.model, snapshot.name), str(error)
+                self[snapshot] = ModelCard(snapshot.name, snapshot.model), str(error)
         return self[snapshot]
 
 
@@ -268,8 +268,8 @@ def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Se
     if not (path.parent / f"{name}{SUFFIX}").is_file():
         raise InputError(f"{path} has no {name}{SUFFIX} next to it, which describes what was measured")
     folder = read_folder(path.parent)
-    experiments = tuple(experiment for experiment in folder.experiments if experiment.outline.name == name)
-    if not experiments or experiments[0].outline.family != FRONTIER:
+    experiments = tuple(experiment for experiment in folder.experiments if experiment.spec.name == name)
+    if not experiments or experiments[0].spec.family != FRONTIER:
         raise InputError(f"{path} contains no frontier results (run pricdr reproduce specs/frontier.toml)")
     folder = replace(folder, experiments=experiments)
     about = (
@@ -291,7 +291,7 @@ def _page(template: str, title: str, *, active: str = "", status: int = 200, **v
 @cache
 def _style() -> Response:
     """Return the shared style sheet of all pages, and the rules that only the served page needs."""
-    return Response(f"{style_sheet()}\n{_template('serve.css').render()}", media_type="text/css")
+    return Response(f"{page_asset('page.css')}\n{_template('serve.css').render()}", media_type="text/css")
 
 
 def _template(name: str) -> Template:

@@ -1,20 +1,93 @@
-"""Table 3 of the paper, counted from the raw files: users, items and ratings of every task after preprocessing."""
+"""The paper's tables: Table 2 as printed, and what in it cannot be; Table 3, counted from the raw files.
 
+``table2.csv`` is Table 2 of Chen et al., "Differential Private Knowledge Transfer for Privacy-Preserving Cross-Domain
+Recommendation" (WWW 2022), transcribed digit for digit. A user's held-out item at rank r counts 1 for HR@k,
+1/log2(1 + r) for NDCG@k and 1/r for MRR@k where r ≤ k, and 0 otherwise. The table has means of these over users and
+runs, so whatever holds for every single rank holds for them:
+
+- NDCG@k ≥ MRR@k, because log2(1 + r) ≤ r for every whole r from 1 on;
+- no metric falls from k = 5 to k = 10;
+- what NDCG and MRR rise by between the two is due to the users whose item is at rank 6 to 10, and so lies between
+  HR@10 − HR@5 times the least and times the most that such a rank counts.
+
+The first two hold as well where each figure is the best of its own over the same runs or epochs: the best NDCG is at
+least that of the run with the best MRR. The third holds for figures of the same rankings only.
+"""
+
+import csv
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from pricdr.data.pairs import DomainPair, prepare_core, prepare_paper
 from pricdr.data.ratings import Ratings
 from pricdr.errors import MissingDataError, ParameterError, plain
+from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.arms import DataSpec
 from pricdr.experiments.records import RECORD, Line, Whole, read_json
 from pricdr.experiments.results import NOT_PRESENT, Provenance, provenance
 from pricdr.experiments.tasks import find_files, prepare_pair
 from pricdr.files import replace_file
 from pricdr.progress import Progress, silent
+
+METHODS: Final = (
+    *("BPR", "NeuMF", "DMF", "CoNet", "DDTCDR", "DARec", "ETL"),
+    *("PriCDR-SYM", "PriCDR-J", "PriCDR-S"),
+)
+TASKS: Final = (
+    *("Amazon Music→Book", "Amazon Movie→Music", "Amazon Movie→Book"),
+    *("Douban Book→Music", "Douban Movie→Book", "Douban Movie→Music"),
+)
+_ROUNDING: Final = 0.5e-4
+"""By how much a figure with four digits may be off."""
+_WEIGHTS: Final = {"NDCG": (1 / math.log2(11), 1 / math.log2(7)), "MRR": (1 / 10, 1 / 6)}
+"""The least and the most that a rank from 6 to 10 counts."""
+
+
+@cache
+def table2() -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """Return the figures of the paper's Table 2, by task and method in the paper's order, and by metric."""
+    text = (files("pricdr.experiments") / "table2.csv").read_text(encoding="utf-8")
+    rows = {
+        (f"{row['dataset']} {row['source']}→{row['target']}", row["method"]): {name: float(row[name]) for name in NAMES}
+        for row in csv.DictReader(text.splitlines())
+    }
+    return {(task, method): rows[task, method] for task in TASKS for method in METHODS}
+
+
+def contradictions(figures: Mapping[str, float]) -> dict[str, str]:
+    """Return why figures of one method on one task cannot be, rounding allowed for: by metric, the plainest reason."""
+    found: dict[str, str] = {}
+
+    def mark(why: str, *metrics: str) -> None:
+        for metric in metrics:
+            found.setdefault(metric, why)
+
+    for k in (5, 10):
+        if figures[f"NDCG@{k}"] < figures[f"MRR@{k}"] - 2 * _ROUNDING:
+            mark("Impossible: NDCG is below MRR, and a rank never counts less for it.", f"NDCG@{k}", f"MRR@{k}")
+    for metric in ("HR", "NDCG", "MRR"):
+        if figures[f"{metric}@5"] > figures[f"{metric}@10"] + 2 * _ROUNDING:
+            why = "Impossible: the metric falls from k = 5 to k = 10, and whoever counts among five counts among ten."
+            mark(why, f"{metric}@5", f"{metric}@10")
+    entering = figures["HR@10"] - figures["HR@5"]
+    for metric, (least, most) in _WEIGHTS.items():
+        step = figures[f"{metric}@10"] - figures[f"{metric}@5"]
+        # Four figures, each off by a rounding at most.
+        low, high = (weight * entering for weight in (least, most))
+        if not low - _slack(least) <= step <= high + _slack(most):
+            why = "Impossible if all figures are of the same rankings: the step from 5 to 10 does not fit HR's."
+            mark(why, f"{metric}@5", f"{metric}@10")
+    return found
+
+
+def _slack(weight: float) -> float:
+    return 2 * _ROUNDING * (1 + weight) + 1e-9
 
 
 @dataclass(frozen=True)
@@ -164,7 +237,7 @@ class Table3:
     provenance: Provenance
 
 
-def measure(root: Path, *, progress: Progress = silent) -> Table3:
+def measure_table3(root: Path, *, progress: Progress = silent) -> Table3:
     """Return Table 3, counted from the raw files under ``root``, the folder of data sets.
 
     A task whose files are absent keeps its row and says so.
@@ -180,18 +253,18 @@ def measure(root: Path, *, progress: Progress = silent) -> Table3:
     return Table3(tuple(rows), provenance("cpu"))
 
 
-def write(path: Path, table: Table3) -> None:
+def write_table3(path: Path, table: Table3) -> None:
     """Write the table as JSON, in place of one that is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, (json.dumps(asdict(table), indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def read(path: Path) -> Table3:
-    """Return the table that :func:`write` wrote; whatever else is in the file is refused in one line."""
+def read_table3(path: Path) -> Table3:
+    """Return the table that :func:`write_table3` wrote; whatever else is in the file is refused in one line."""
     return read_json(path, Table3, "a Table 3", limit=_MAX_BYTES)
 
 
-def as_text(table: Table3) -> tuple[list[str], list[list[str]]]:
+def table3_text(table: Table3) -> tuple[list[str], list[list[str]]]:
     """Return the table as text, none of it markup: its header, and the paper's figures and ours, one row each."""
     header = ["task", "", "users", "source items", "source ratings", "density"]
     header += ["target items", "target ratings", "density"]
@@ -208,9 +281,9 @@ def as_text(table: Table3) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def markdown(table: Table3) -> str:
+def table3_markdown(table: Table3) -> str:
     """Return the table in Markdown: the paper's figures and ours, one line each."""
-    header, rows = as_text(table)
+    header, rows = table3_text(table)
     lines = [header, ["---", "---", *["---:"] * 7], *([plain(cell) for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

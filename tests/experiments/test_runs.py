@@ -482,7 +482,7 @@ def test_a_folder_of_results_describes_itself(root, tmp_path):
     (result,) = read(tmp_path / "toy.jsonl")
     assert [result.key] == [*found.keys.values()]
     assert result.provenance.version == __version__
-    hostile = (tmp_path / "toy.spec.json").read_text().replace('"toy"', '"../toy"')
+    hostile = (tmp_path / "toy.spec.json").read_text().replace('"name": "toy"', '"name": "../toy"')
     for wrong, message in (
         (hostile, "name becomes a file name"),
         ("{}", "needs"),

@@ -32,6 +32,9 @@ settings = { width = 50 }
 """
 
 
+SETTINGS = "settings = { width = 50 }"
+
+
 def read_spec(path, tuned=None) -> Spec:
     (spec,) = read_specs(path, tuned)
     return spec
@@ -66,74 +69,54 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ("folder", "folders", "unknown key 'folders' in data"),
         ('source = "a.csv"\n', "", "data needs 'source'"),
         ('method = "popularity"', 'method = "popular"', "no method 'popular'"),
-        ('method = "popularity"', 'method = "hetero"', "method hetero needs"),
-        ('"jlt", epsilon', '"jtl", epsilon', "jtl"),
-        ("epsilon = 4", "epsilon = 0", "epsilon"),
+        ('method = "popularity"', 'method = "hetero"', "arm 'popularity': method hetero needs"),
+        ('"jlt", epsilon', '"jtl", epsilon', "arm 'jlt'.*jtl"),
         ('rows = "noise"', 'rows = "loud"', "loud"),
-        ('name = "jlt"', 'name = "popularity"', "different names"),
+        ('name = "jlt"', 'name = "popularity"', "'popularity' is that of several"),
+        ('name = "jlt"', "name = ['jlt']", r"arm #2.name must be text, got \['jlt'\]"),
+        ('name = "jlt"', f'name = "{"x" * 201}"', "one line of 1 to 200 printable"),
         ('title = "a table"', 'title = "a table"\nbaseline = "nobody"', "nobody"),
+        ('title = "a table"', 'title = "a \\u001b[31mtable"', "one line of 1 to 200 printable"),
+        ('title = "a table"', f'title = "{"x" * 3000}"', "line 2 has 3,010 bytes"),
+        ('title = "a table"', "x = " + "[" * 1500, "not TOML|nested"),
+        ('title = "a table"', "a" + ".a" * 9 + " = 1", "nested more than 8 levels"),
+        ('title = "a table"', f"x = 1{'0' * 1900}", "x must be a number that fits in 64 bits"),
         ("[data]", "[data", "not TOML"),
         ("seeds = [1, 2]", "seeds = [1, 1]", "all different"),
         ("seeds = [1, 2]", "seeds = []", "one or more"),
         ("seeds = [1, 2]", "seeds = 3", "seeds must be .*, got 3"),
-        ('target = "b.csv"', 'target = "b.csv"\ncold = "x"', "cold must be .*, got 'x'"),
-        ('target = "b.csv"', "target = 3", "target must be .*, got 3"),
-        ("epsilon = 4", "epsilon = 4, delta = 2.0", "delta"),
-        ("settings = { width = 50 }", "settings = { widht = 50 }", "arm 'jlt'.*widht"),
-        ("settings = { width = 50 }", "settings = { width = 0 }", "arm 'jlt'.*width"),
-        ("settings = { width = 50 }", "tuned = true", "no settings of hetero were chosen"),
-        ("settings = { width = 50 }", 'preset = "printed"', "no preset 'printed'"),
-        ('{ strategy = "jlt", epsilon = 4, rows = "noise" }', "3", "release must be .*, got 3"),
-        ('name = "jlt"', 'name = "popularity"', "'popularity' is that of several"),
         ("seeds = [1, 2]", f"seeds = [{2**70}]", f"seeds must be a number that fits in 64 bits, got {2**70}"),
-        ("seeds = [1, 2]", f"seeds = [1{'0' * 400}]", "seeds must be a number that fits in 64 bits"),
         ("seeds = [1, 2]", "seeds = [1" + ",\n1" * 5000 + "]", "at most 1,000 whole numbers.*all different"),
         ("seeds = [1, 2]", "seeds = [-1]", r"from 0 on.*got \[-1\]"),
         ("seeds = [1, 2]", "seeds = [true]", "seeds #1 must be a whole number, got True"),
-        ("seeds = [1, 2]", "seeds = [1.0]", "seeds #1 must be a whole number, got 1.0"),
-        ("seeds = [1, 2]", "seeds = 1000000000000", "seeds must be .*, got 1000000000000"),
         ("seeds = [1, 2]", 'arms = [{ name = "a", method = "popularity" }]', "unknown key 'arms'"),
         ("seeds = [1, 2]", "full = 1", "full must be true or false, got 1"),
-        ("epsilon = 4", "epsilon = true", "arm #2.release.epsilon must be a number, got True"),
+        ('target = "b.csv"', 'target = "b.csv"\ncold = "x"', "cold must be .*, got 'x'"),
+        ('target = "b.csv"', 'target = "b.csv"\ncold = 1.5', r"cold must lie in \[0, 1\), got 1.5"),
+        ('target = "b.csv"', 'target = "b.csv"\ncore = 0', "core must be a whole number"),
+        ("epsilon = 4", "epsilon = 4, delta = 2.0", "delta"),
         ("epsilon = 4", "epsilon = 0", "arm #2.release: epsilon must be"),
-        ('name = "jlt"', "name = ['jlt']", r"arm #2.name must be text, got \['jlt'\]"),
+        ("epsilon = 4", "epsilon = true", "arm #2.release.epsilon must be a number, got True"),
         ("epsilon = 4", "epsilon = nan", "arm.release.epsilon must be a finite number, got nan"),
-        ("epsilon = 4", "epsilon = -inf", "arm.release.epsilon must be a finite number"),
-        ("epsilon = 4", f"epsilon = 1{'0' * 400}", "arm.release.epsilon must be a number that fits in 64 bits"),
         ("epsilon = 4", 'epsilon = 4, calibration = "loose"', "release.calibration must be 'exact' or 'paper'"),
         ("epsilon = 4", "epsilon = 4, density = 0.5", "density is a setting of sjlt, not of jlt"),
-        ('"jlt", epsilon', '"sjlt", density = 0, epsilon', r"density must lie in \(0, 1\], got 0"),
+        ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be at most 4,096, got 1,000,000,000,000"),
         ('"jlt", epsilon', '"sjlt", density = 1.5, epsilon', r"density must lie in \(0, 1\], got 1.5"),
-        (
-            '"jlt", epsilon',
-            '"spectral", calibration = "paper", epsilon',
-            "for the paper's own jlt and sjlt, not for sp",
-        ),
-        ("settings = { width = 50 }", "source_share = 0", r"source_share must lie in \(0, 1\], got 0"),
-        ("settings = { width = 50 }", "source_share = 2.0", r"source_share must lie in \(0, 1\], got 2.0"),
+        ('"jlt", epsilon', '"spectral", calibration = "paper", epsilon', "paper's own jlt and sjlt, not for sp"),
+        (SETTINGS, "settings = { widht = 50 }", "arm 'jlt'.*widht"),
+        (SETTINGS, "settings = { width = 1000000000000 }", "width must be at most 1,000,000"),
+        (SETTINGS, "settings = { width = 2020-01-01 }", "width must be int"),
+        (SETTINGS, "settings = { learning_rate = inf }", "finite number, got inf"),
+        (SETTINGS, "settings = { seed = -1 }", "arm 'jlt'.*seed must be"),
+        (SETTINGS, 'settings = { device = "toaster" }', "arm 'jlt'.*device.*toaster"),
+        (SETTINGS, "tuned = true", "no settings of hetero were chosen"),
+        (SETTINGS, 'preset = "printed"', "no preset 'printed'"),
+        (SETTINGS, "source_share = 2.0", r"source_share must lie in \(0, 1\], got 2.0"),
         (
             'method = "popularity"',
             'method = "popularity"\nsource_share = 0.5',
-            "source_share is for an arm that is given",
+            "source_share is for an arm",
         ),
-        ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be at most 4,096, got 1,000,000,000,000"),
-        ("settings = { width = 50 }", "settings = { epochs = 1000000000000 }", "epochs must be at most 1,000,000"),
-        ("settings = { width = 50 }", "settings = { width = 1000000000000 }", "width must be at most 1,000,000"),
-        ("settings = { width = 50 }", "settings = { seed = -1 }", "arm 'jlt'.*seed must be"),
-        ("settings = { width = 50 }", 'settings = { device = "toaster" }', "arm 'jlt'.*device.*toaster"),
-        ("settings = { width = 50 }", "settings = { width = 2020-01-01 }", "width must be int"),
-        ("settings = { width = 50 }", "settings = { learning_rate = inf }", "finite number, got inf"),
-        ('target = "b.csv"', 'target = "b.csv"\ncold = 1.5', r"cold must lie in \[0, 1\), got 1.5"),
-        ('target = "b.csv"', 'target = "b.csv"\ncore = 0', "core must be a whole number"),
-        ('title = "a table"', 'title = "a \\u001b[31mtable"', "one line of 1 to 200 printable"),
-        ('name = "jlt"', f'name = "{"x" * 201}"', "one line of 1 to 200 printable"),
-        ('title = "a table"', f'title = "{"x" * 3000}"', "line 2 has 3,010 bytes"),
-        ('title = "a table"', "x = " + "[" * 1500, "not TOML|nested"),
-        ('title = "a table"', "x = [" * 1 + "[\n" * 100_000, "nested more than 8 levels"),
-        ('title = "a table"', "a" + ".a" * 9 + " = 1", "nested more than 8 levels"),
-        ('title = "a table"', "a" + ".a" * 100_000 + " = 1", "line 2 has 200,005 bytes"),
-        ('title = "a table"', f"x = 1{'0' * 1900}", "x must be a number that fits in 64 bits"),
-        ('title = "a table"', "x = 1" + "0" * 5000, "line 2 has"),
     ],
 )
 def test_a_wrong_spec_is_refused_by_name(tmp_path, old, new, message):
@@ -175,32 +158,10 @@ def test_data_stays_in_the_data_folder(tmp_path, key, name):
 def test_the_name_of_a_spec_is_a_file_name(tmp_path, name):
     with pytest.raises(InputError, match=r"table.toml: name becomes a file name"):
         read_spec(write(tmp_path, f'name = "{name}"\n{GOOD}'))
-    path = tmp_path / "two words.toml"
-    path.write_text(GOOD)
-    with pytest.raises(InputError, match=r"name becomes a file name.*'two words'"):
-        read_spec(path)
-    path.write_text(f'name = "one"\n{GOOD}')
-    assert read_spec(path).name == "one"
-
-
-def test_tuned_settings_come_from_the_folder_of_the_data(tmp_path):
-    text = GOOD.replace("settings = { width = 50 }", "tuned = true\nsettings = { width = 50 }")
-    (tmp_path / "tuned").mkdir()
-    (tmp_path / "tuned" / "here.toml").write_text("[hetero]\nwidth = 10\nhidden = 99\n")
-    spec = read_spec(write(tmp_path, text), tmp_path / "tuned")
-    assert spec.arms[1].settings == {"width": 50, "hidden": 99}
-
-
-def test_a_key_tells_arms_data_and_settings_apart(tmp_path):
-    keys = set()
-    for text in (GOOD, GOOD.replace("width = 50", "width = 51"), GOOD.replace('"here"', '"there"')):
-        spec = read_spec(write(tmp_path, text))
-        keys |= {spec.key(arm) for arm in spec.arms}
-    assert len(keys) == 5  # popularity is the same arm on the same data twice
 
 
 def test_a_search_needs_no_chosen_settings_and_keeps_what_the_data_fixes(tmp_path):
-    waiting = GOOD.replace("settings = { width = 50 }", "tuned = true")
+    waiting = GOOD.replace(SETTINGS, "tuned = true")
     (data,) = read_search(
         write(tmp_path, waiting.replace("[[arm]]", "[data.search]\nhetero = { batch = 64 }\n[[arm]]", 1))
     )
@@ -218,14 +179,14 @@ def test_a_search_needs_no_chosen_settings_and_keeps_what_the_data_fixes(tmp_pat
 
 
 def test_arms_that_vary_are_points_of_a_curve(tmp_path):
-    text = GOOD.replace("settings = { width = 50 }", "vary = { epsilon = [0.5, 8] }")
+    text = GOOD.replace(SETTINGS, "vary = { epsilon = [0.5, 8] }")
     arms = read_spec(write(tmp_path, text)).arms[1:]
     assert [arm.name for arm in arms] == ["jlt, ε = 0.5", "jlt, ε = 8"]
     assert [arm.release.epsilon for arm in arms] == [0.5, 8]
     assert [arm.point for arm in arms] == [CurvePoint(curve="jlt", axis=Axis.EPSILON, at=at) for at in (0.5, 8)]
-    text = GOOD.replace("settings = { width = 50 }", "vary = { dim = [100, 800] }")
+    text = GOOD.replace(SETTINGS, "vary = { dim = [100, 800] }")
     assert [arm.release.dim for arm in read_spec(write(tmp_path, text)).arms[1:]] == [100, 800]
-    text = GOOD.replace("settings = { width = 50 }", "vary = { source_share = [1, 0.125] }")
+    text = GOOD.replace(SETTINGS, "vary = { source_share = [1, 0.125] }")
     varied = read_spec(write(tmp_path, text))
     assert [arm.name for arm in varied.arms[1:]] == ["jlt, sd = 1", "jlt, sd = 0.125"]
     assert [arm.source_share for arm in varied.arms[1:]] == [1, 0.125]
@@ -252,7 +213,7 @@ def test_arms_that_vary_are_points_of_a_curve(tmp_path):
 )
 def test_what_cannot_vary_is_refused(tmp_path, vary, message):
     with pytest.raises(InputError, match=message):
-        read_spec(write(tmp_path, GOOD.replace("settings = { width = 50 }", f"vary = {vary}")))
+        read_spec(write(tmp_path, GOOD.replace(SETTINGS, f"vary = {vary}")))
 
 
 def test_a_family_is_one_table_for_each_data(tmp_path):
@@ -275,21 +236,24 @@ def test_all_tables_of_a_file_together_are_bounded(tmp_path):
     data = "".join(f'[[data]]\nname = "d{n}"\nfolder = "x"\nsource = "a"\ntarget = "b"\n' for n in range(100))
     text = re.sub(r"\[data\](\n.*){3}\n", data, GOOD)
     values = list(range(1, 100))
-    text = text.replace("settings = { width = 50 }", f"vary = {{ epsilon = {values} }}")
+    text = text.replace(SETTINGS, f"vary = {{ epsilon = {values} }}")
     assert len(read_specs(write(tmp_path, text))) == 100
     with pytest.raises(InputError, match="100 tables of 101 arms each are more than 10,000 rows"):
         read_specs(write(tmp_path, text.replace("99]", "99, 100]")))
 
 
-def test_settings_may_be_those_of_other_data_or_of_another_search(tmp_path):
+def test_settings_come_from_the_search_on_the_data_or_on_other_data_and_stated_ones_win(tmp_path):
     (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "here.toml").write_text("[hetero]\nwidth = 5\nhidden = 99\n")
     (tmp_path / "tuned" / "there.toml").write_text("[hetero]\nwidth = 10\n")
     (tmp_path / "tuned" / "there_distinct_spectral.toml").write_text("[hetero]\nwidth = 20\n")
     borrowed = GOOD.replace('folder = "here"', 'folder = "here"\ntuned = "there"')
-    for key, width in (("tuned = true", 10), ('tuned_with = "spectral"', 20)):
-        spec = read_spec(write(tmp_path, borrowed.replace("settings = { width = 50 }", key)), tmp_path / "tuned")
-        assert spec.arms[1].settings == {"width": width}
-    for name in ("../there", "a/b"):
-        text = borrowed.replace("settings = { width = 50 }", f'tuned_with = "{name}"')
-        with pytest.raises(InputError, match="tuned_with becomes a file name"):
-            read_spec(write(tmp_path, text), tmp_path / "tuned")
+    for text, key, settings in (
+        (GOOD, f"tuned = true\n{SETTINGS}", {"width": 50, "hidden": 99}),
+        (borrowed, "tuned = true", {"width": 10}),
+        (borrowed, 'tuned_with = "spectral"', {"width": 20}),
+    ):
+        spec = read_spec(write(tmp_path, text.replace(SETTINGS, key)), tmp_path / "tuned")
+        assert spec.arms[1].settings == settings
+    with pytest.raises(InputError, match="tuned_with becomes a file name"):
+        read_spec(write(tmp_path, borrowed.replace(SETTINGS, 'tuned_with = "../there"')), tmp_path / "tuned")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from benchmarks import frontier_synthetic as frontier
 from benchmarks.frontier_table import CONTROLS, NOTE, PLAIN, STRATEGIES, Table, read_synthetic, share
-from benchmarks.latent_pair import LatentConfig, latent_pair
+from benchmarks.latent_pair import LatentConfig
 
 from pricdr.experiments.arms import ReleaseSpec
 from pricdr.experiments.runner import seeded_release
@@ -19,14 +19,6 @@ TINY = LatentConfig(users=1500, source_items=320, target_items=320)
 @pytest.fixture(scope="module")
 def task():
     return frontier.Task.of(TINY, 1)
-
-
-def test_a_seed_gives_one_pair():
-    small = LatentConfig(users=60, source_items=300, target_items=250)
-    first, second, other = (latent_pair(small, seed=seed) for seed in (1, 1, 2))
-    assert first.pair.source.fingerprint() == second.pair.source.fingerprint() != other.pair.source.fingerprint()
-    assert first.source_vectors.shape == (300, small.tastes)
-    assert np.diff(first.pair.source.matrix.indptr).min() >= 1
 
 
 def test_cold_users_have_nothing_to_train_on(task):
@@ -101,14 +93,6 @@ def test_a_key_changes_with_the_settings_it_rests_on(monkeypatch, name, value, c
     monkeypatch.setattr(frontier, name, value)
     after = {arm.name: frontier.key(TINY, arm) for arm in frontier.arms((4.0,))}
     assert {arm for arm in before if before[arm] != after[arm]} == changed
-
-
-def test_a_key_changes_with_a_default_or_the_revision_of_its_strategy(monkeypatch):
-    arm, other = frontier.Arm("spectral", 4.0), frontier.Arm("jlt", 4.0)
-    before = frontier.key(TINY, arm), frontier.key(TINY, other)
-    monkeypatch.setattr(frontier.Spectral, "revision", 2)
-    assert frontier.key(TINY, arm) != before[0]
-    assert frontier.key(TINY, other) == before[1]
 
 
 COMMITTED = Path(__file__).parents[2] / "results" / "frontier_synthetic.jsonl"

@@ -58,19 +58,18 @@ def test_a_default_of_training_or_of_a_strategy_counts_as_well(monkeypatch):
     assert key() == before["hetero"]
 
 
-def test_a_revision_that_is_raised_invalidates_its_method_alone(monkeypatch):
-    before, other = key(), key(Arm(name="dmf", method="dmf"))
-    monkeypatch.setattr(method_class("hetero"), "revision", 2)
-    assert key() != before
-    assert key(Arm(name="dmf", method="dmf")) == other
-
-
-def test_a_strategy_s_revision_counts_for_its_releases(monkeypatch):
-    before, jlt = key(), replace(HETERO, release=ReleaseSpec(strategy="jlt"))
-    other = key(jlt)
-    monkeypatch.setattr(Spectral, "revision", 2)
-    assert key() != before
-    assert key(jlt) == other
+@pytest.mark.parametrize(
+    ("raised", "other"),
+    [
+        (method_class("hetero"), Arm(name="dmf", method="dmf")),
+        (Spectral, replace(HETERO, release=ReleaseSpec(strategy="jlt"))),
+    ],
+)
+def test_a_revision_that_is_raised_invalidates_its_method_or_strategy_alone(monkeypatch, raised, other):
+    before = key(), key(other)
+    monkeypatch.setattr(raised, "revision", 2)
+    assert key() != before[0]
+    assert key(other) == before[1]
 
 
 def test_the_guide_of_a_guided_release_counts_with_its_constants(monkeypatch):

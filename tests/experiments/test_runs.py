@@ -310,18 +310,6 @@ def test_narrow_releases_are_searched_by_their_own_settings():
     assert draws("dmf", 4, dim=8) == draws("dmf", 4)
 
 
-def test_absent_data_is_named(tmp_path):
-    with pytest.raises(InputError, match="data not present: point PRICDR_DATA at it"):
-        load_task(DATA, tmp_path)
-
-
-def test_a_results_file_that_is_none_is_named(tmp_path):
-    path = tmp_path / "r.jsonl"
-    path.write_text('{"spec": 1}\n')
-    with pytest.raises(InputError, match="line 1"):
-        read(path)
-
-
 def test_several_commands_may_add_to_one_file(tmp_path):
     log = tmp_path / "log.jsonl"
     with ThreadPoolExecutor(8) as pool:
@@ -415,18 +403,6 @@ def test_a_trial_that_the_machine_failed_is_tried_again(root, tmp_path, monkeypa
     assert read_trials(log) == []
     assert search(DATA, ["popularity"], 1, log, context) == {"popularity": {}}
     assert len(read_trials(log)) == 1
-
-
-def test_a_search_log_that_is_none_is_named(tmp_path):
-    (tmp_path / "log.jsonl").write_text("[1]\n")
-    with pytest.raises(InputError, match="line 1: not a trial"):
-        read_trials(tmp_path / "log.jsonl")
-
-
-def test_results_survive_as_json(tmp_path):
-    result = _measured("a", 1, few=0)
-    append(tmp_path / "r.jsonl", result)
-    assert read(tmp_path / "r.jsonl") == [result]
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):

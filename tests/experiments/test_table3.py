@@ -102,11 +102,6 @@ def test_whatever_else_is_in_the_file_is_refused_in_one_line(tmp_path, empty, ch
         read_table3(path)
 
 
-def test_density_is_the_share_of_rated_pairs():
-    assert Counts(10, 4, 20, 5, 10).cells[3::3] == ["50.00%", "20.00%"]
-    assert Counts(0, 0, 0, 0, 0).cells[3::3] == ["0.00%", "0.00%"]
-
-
 @pytest.mark.realdata
 @pytest.mark.skipif(not PAPER.is_dir(), reason="no table3.csv of the paper")
 def test_the_papers_figures_are_those_of_its_table():

@@ -17,6 +17,9 @@ _SHARE: Final = 0.5
 CONTAINER_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Files with the memory limit of a Linux container, in version 2 and version 1 of control groups."""
 _PROGRAM: Final = 200 * 10**6
+EXPANSION: Final = 25
+"""Bytes of memory that publishing takes for every byte of the files. For Parquet, the densest format, 18 were measured
+(``benchmarks/scale.py``, 10 M ratings); a user list in another order takes more, since ratings are then held twice."""
 _UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 

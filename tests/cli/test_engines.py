@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from pricdr import Ledger, memory, verify
-from pricdr.engines import outofcore
 from tests.settings import config
 
 SEEDED = ("--insecure-seed", 3)
@@ -17,7 +16,7 @@ SEEDED = ("--insecure-seed", 3)
 @pytest.fixture
 def on_disk(monkeypatch):
     """Let every file count as too large for the memory."""
-    return lambda: monkeypatch.setattr(outofcore, "EXPANSION", 10**9)
+    return lambda: monkeypatch.setattr(memory, "EXPANSION", 10**9)
 
 
 @pytest.fixture
@@ -95,9 +94,9 @@ def test_the_parts_of_the_stated_memory_add_up():
 
 KILLED = """
 import os, runpy, signal, sys
-from pricdr.engines import outofcore
+from pricdr import memory
 from pricdr.release.folder import Release
-outofcore.EXPANSION = 10**9
+memory.EXPANSION = 10**9
 def killed(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 Release.write_into = killed

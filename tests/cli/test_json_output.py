@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from pricdr import cli
 from pricdr.cli.console import say, warn
-from pricdr.cli.json_output import JsonOption
+from pricdr.cli.options import JsonOption
 
 AUDIT = ("audit", "--strategy", "jlt", "--epsilon", 4, "--delta", 1e-6, "--draws", 2000, "--canaries", 200)
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pricdr.engines import outofcore
+from pricdr import memory
 
 KEPT = ("in memory", "on disk")
 
 
 def keep(patch: pytest.MonkeyPatch, where: str) -> None:
     """Keep ratings in memory or on disk from now on."""
-    patch.setattr(outofcore, "EXPANSION", 10**12 if where == "on disk" else 0)
+    patch.setattr(memory, "EXPANSION", 10**12 if where == "on disk" else 0)

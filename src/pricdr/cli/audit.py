@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
-from pricdr.cli.json_output import JsonOption, write_json
-from pricdr.cli.options import DEFAULT_UNIT, DimOption, PublicKeyOption, UnitName, refuse_unused_key
+from pricdr.cli.options import (
+    DEFAULT_UNIT,
+    DimOption,
+    JsonOption,
+    PublicKeyOption,
+    UnitName,
+    refuse_unused_key,
+    write_json,
+)
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, make_strategy
 from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.strategies import BY_NAME

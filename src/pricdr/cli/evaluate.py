@@ -10,8 +10,7 @@ import typer
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn, working
-from pricdr.cli.json_output import JsonOption
-from pricdr.cli.options import PublicKeyOption, refuse_given, whole_numbers
+from pricdr.cli.options import JsonOption, PublicKeyOption, refuse_given, whole_numbers
 from pricdr.errors import MAX_SEED, InputError, ParameterError
 
 if TYPE_CHECKING:

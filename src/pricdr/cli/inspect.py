@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pricdr.cli.console import say, say_list
-from pricdr.cli.json_output import JsonOption, write_json
-from pricdr.cli.options import PublicKeyOption
+from pricdr.cli.options import JsonOption, PublicKeyOption, write_json
 from pricdr.errors import InputError, ParameterError, VerificationError
 
 if TYPE_CHECKING:

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.json_output import JsonOption, write_json
-from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, UnitOption, refuse_unused_key
+from pricdr.cli.options import (
+    DEFAULT_UNIT,
+    JsonOption,
+    PublicKeyOption,
+    UnitName,
+    UnitOption,
+    refuse_unused_key,
+    write_json,
+)
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:

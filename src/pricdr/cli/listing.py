@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from pricdr.cli.console import say, warn, working
-from pricdr.cli.json_output import JsonOption
+from pricdr.cli.options import JsonOption
 from pricdr.errors import MissingExtraError, ParameterError
 from pricdr.extensions import Registry
 from pricdr.models.catalogue import METHODS

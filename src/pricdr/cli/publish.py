@@ -33,8 +33,7 @@ from pricdr.cli.console import (
     say_list,
     warn,
 )
-from pricdr.cli.json_output import JsonOption, write_json
-from pricdr.cli.options import DEFAULT_UNIT, DimOption, UnitOption
+from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
 from pricdr.cli.ratings import (
     FILES,
@@ -304,8 +303,7 @@ class _Task:
     def _too_large(self) -> str | None:
         """Return why the files are sorted on disk; None where the memory limit lets them be read into memory."""
         from pricdr.data.reading.inputs import find_inputs
-        from pricdr.engines.outofcore import EXPANSION
-        from pricdr.memory import VARIABLE, format_bytes, memory_limit
+        from pricdr.memory import EXPANSION, VARIABLE, format_bytes, memory_limit
 
         size = find_inputs(self.given).size if isinstance(self.given, Path) else None
         limit = memory_limit()

@@ -19,6 +19,7 @@ from pricdr.files import require_local
 from pricdr.privacy.strategies import BY_NAME, require_arguments
 
 if TYPE_CHECKING:
+    from pricdr.data.features import ItemFeatures
     from pricdr.privacy.accounting import Guarantee
     from pricdr.release import Release
     from pricdr.strategies import Strategy
@@ -169,8 +170,6 @@ def complete_strategy(
     items: Path | None,
 ) -> "Strategy":
     """Return the strategy with everything it needs to run; settings of another strategy are refused."""
-    from pricdr.data.features import read_features
-
     if guide is None:
         refuse_unused_key(settings.public_key, "there is no --guide; to sign a release, give --sign the private key")
         for setting in ("allow_not_private_guide", "revocations"):
@@ -183,7 +182,7 @@ def complete_strategy(
         density=settings.density,
         learn_from=settings.learn_from,
         buckets=settings.buckets,
-        item_features=None if settings.item_features is None else read_features(settings.item_features),
+        item_features=None if settings.item_features is None else _read_features(settings.item_features),
         guide=None if guide is None else _verified(guide, settings),
         fill_guide=settings.fill_guide or None,
         refine=settings.refine,
@@ -194,6 +193,12 @@ def complete_strategy(
         if getattr(strategy, need) is None:
             raise ParameterError(f"--strategy {strategy.name} needs {_GIVEN_BY[need]}")
     return strategy
+
+
+def _read_features(file: Path) -> "ItemFeatures":
+    from pricdr.data.features import read_features
+
+    return read_features(file)
 
 
 def _verified(guide: Path, settings: PublishSettings) -> "Release":

@@ -37,9 +37,6 @@ from pricdr.progress import Progress, silent
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-EXPANSION: Final = 25
-"""Bytes of memory that publishing takes for every byte of the files. For Parquet, the densest format, 18 were measured
-(``benchmarks/scale.py``, 10 M ratings); a user list in another order takes more, since ratings are then held twice."""
 BLOCK_ENTRIES: Final = 1 << 20
 """The most entries of a block with more than one user."""
 BYTES_PER_ENTRY: Final = 64

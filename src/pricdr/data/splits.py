@@ -261,15 +261,15 @@ def hold_out(
     require_share(cold=cold)
     counts = row_counts(ratings.matrix)
     fewest = test_items + _FEWEST - 1
-    evaluated = np.flatnonzero(counts >= fewest)
+    tests = np.where(counts >= fewest, _items_to_test(counts, test_items, ratio), 0)
+    evaluated = np.flatnonzero(tests)
     if not len(evaluated):
         raise InputError(f"no user has {fewest} ratings or more: nothing can be held out")
     simulation = Simulation(seed)
-    tests = _items_to_test(counts[evaluated], test_items, ratio)
     if times is None:
-        to_test, to_validate = _at_random(ratings.matrix, evaluated, tests, simulation)
+        to_test, to_validate = _at_random(ratings.matrix, tests, simulation)
     else:
-        to_test, to_validate = _latest(ratings.matrix, evaluated, tests, _require_times(ratings, times), simulation)
+        to_test, to_validate = _latest(ratings.matrix, tests, np.asarray(times, dtype=np.float64), simulation)
     hidden = _newcomers(len(ratings.users), evaluated, cold, simulation)
     keep = ~(np.repeat(hidden, counts) | to_test | to_validate)
     held_out = _with_negatives(ratings, to_validate, to_test, simulation)
@@ -399,10 +399,10 @@ def drawn_at_random(protocol: str) -> tuple[int, float | None] | None:
     return None if share is None else (1, float(share[1]) / 100)
 
 
-def _items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> IntArray:
-    """Return how many items of each evaluated user are tested by."""
+def _items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> IntArray | int:
+    """Return how many items of each user with enough ratings are tested by."""
     if ratio is None:
-        return np.full(len(counts), test_items)
+        return test_items
     require_probability(ratio=ratio)
     if test_items != 1:
         raise ParameterError("test_items and ratio exclude each other: both say how much is held out")
@@ -410,11 +410,10 @@ def _items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> In
     return np.asarray(np.clip(rounded, 1, counts - _FEWEST + 1))
 
 
-def _at_random(
-    matrix: CSR, evaluated: IntArray, tests: IntArray, simulation: Simulation
-) -> tuple[BoolArray, BoolArray]:
-    """Choose what to test and what to validate by, uniformly, as masks over the stored ratings."""
+def _at_random(matrix: CSR, tests: IntArray, simulation: Simulation) -> tuple[BoolArray, BoolArray]:
+    """Choose what to test and what to validate by, uniformly, as masks; ``tests`` says how many items of each user."""
     to_test, to_validate = np.zeros((2, matrix.nnz), dtype=bool)
+    evaluated = np.flatnonzero(tests)
     counts, starts = row_counts(matrix)[evaluated], matrix.indptr[evaluated]
     picks = simulation.generator("held-out items")
     first = picks.integers(0, counts)
@@ -424,29 +423,27 @@ def _at_random(
     if tests.max() > 1:
         key = simulation.generator("further held-out items").random(matrix.nnz)
         key[to_test | to_validate] = np.inf
-        to_test |= _smallest(matrix, key, evaluated, np.zeros_like(tests), tests - 1)
+        to_test |= _places(matrix, key) < (tests - 1)[entry_rows(matrix)]
     return to_test, to_validate
 
 
-def _latest(
-    matrix: CSR, evaluated: IntArray, tests: IntArray, times: Float64Array, simulation: Simulation
-) -> tuple[BoolArray, BoolArray]:
-    """Choose the latest ratings of each user to test by and the one before them to validate by."""
-    # Ratings of the same time, a day say, come in random order: in the file's they would follow the items' names.
-    rank = np.empty(matrix.nnz)
-    rank[np.lexsort((simulation.generator("order of ties").random(matrix.nnz), -times))] = np.arange(matrix.nnz)
-    none = np.zeros_like(tests)
-    return _smallest(matrix, rank, evaluated, none, tests), _smallest(matrix, rank, evaluated, tests, tests + 1)
-
-
-def _require_times(ratings: Ratings, times: Float64Array) -> Float64Array:
-    """Return the times as numbers; refuse them where they are not one finite number per rating."""
-    values = np.asarray(times, dtype=np.float64)
-    if values.shape != (len(ratings),):
-        raise InputError(f"there are {len(ratings):,} ratings and {values.size:,} times: give one of each")
-    if not np.isfinite(values).all():
+def _latest(matrix: CSR, tests: IntArray, times: Float64Array, simulation: Simulation) -> tuple[BoolArray, BoolArray]:
+    """Choose the latest ratings of each user to test by and the one before them to validate by, as masks."""
+    if times.shape != (matrix.nnz,):
+        raise InputError(f"there are {matrix.nnz:,} ratings and {times.size:,} times: give one of each")
+    if not np.isfinite(times).all():
         raise InputError("times must be finite numbers")
-    return values
+    # Ratings of the same time, a day say, come in random order: in the file's they would follow the items' names.
+    places = _places(matrix, simulation.generator("order of ties").random(matrix.nnz), -times)
+    of_user = tests[entry_rows(matrix)]
+    return places < of_user, (places == of_user) & (of_user > 0)
+
+
+def _places(matrix: CSR, *keys: Float64Array) -> IntArray:
+    """Return the place of each stored rating among its user's, from 0, sorted by the last key and then the others."""
+    rows, places = entry_rows(matrix), np.empty(matrix.nnz, dtype=np.int64)
+    places[np.lexsort((*keys, rows))] = np.arange(matrix.nnz) - matrix.indptr[rows]
+    return places
 
 
 def _one_of_each(ratings: Ratings, among: BoolArray, simulation: Simulation) -> BoolArray:
@@ -466,15 +463,6 @@ def _newcomers(users: int, candidates: IntArray, cold: float, simulation: Simula
     count = math.floor(cold * len(candidates) + 0.5)
     hidden[simulation.generator("cold users").permutation(candidates)[:count]] = True
     return hidden
-
-
-def _smallest(matrix: CSR, key: Float64Array, users: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
-    """Mark, among each of these users' ratings sorted by ``key``, those from ``begin`` up to ``end``."""
-    rows, place = entry_rows(matrix), np.empty(matrix.nnz, dtype=np.int64)
-    place[np.lexsort((key, rows))] = np.arange(matrix.nnz) - matrix.indptr[rows]
-    low, high = np.zeros((2, matrix.shape[0]), dtype=np.int64)
-    low[users], high[users] = begin, end
-    return np.asarray((place >= low[rows]) & (place < high[rows]))
 
 
 def pair_codes(ratings: Ratings) -> IntArray:

@@ -84,7 +84,7 @@ def test_a_spec_and_the_settings_of_its_search_import_nothing(evil, tmp_path, na
         text = SPEC.replace(key, json.dumps(name)[1:-1]).replace("METHOD", "ridge-release").replace("STRATEGY", "jlt")
         spec.write_text(text)
         for read in (read_specs, read_search):
-            with pytest.raises(InputError, match=r"table\.toml: arm 'arm'"):
+            with pytest.raises(InputError, match=r"table\.toml: arm (#1|'arm')"):
                 read(spec)
     fixed = f"search = {{ {json.dumps(name)} = {{ batch = 2 }} }}\n[[arm]]"
     spec.write_text(SPEC.replace("METHOD", "ridge-release").replace("STRATEGY", "jlt").replace("[[arm]]", fixed))

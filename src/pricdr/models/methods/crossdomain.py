@@ -133,7 +133,7 @@ class PairedRun(_RivalRun[DomainExamples]):
 
 
 class DecodedRun(_RivalRun[SparseRows]):
-    """A training on two rows of each user, one of each domain."""
+    """A training on two rows of each user, one of each domain; the target's decoder ends in ``network.target.last``."""
 
     def domain(self, ratings: Ratings) -> SparseRows:
         """Return the rows of users."""
@@ -144,12 +144,6 @@ class DecodedRun(_RivalRun[SparseRows]):
         """Return which users rated anything in a domain, as numbers; their rows; and these as labels of all items."""
         rows = domain.batch(users)
         return (domain.counts[users] > 0).float(), rows, rows.dense(domain.shape[1])
-
-    @property
-    def last_layer(self) -> nn.Linear:
-        """The last layer of the target's decoder: one output per item."""
-        last: nn.Linear = self.network.target.last
-        return last
 
     @abstractmethod
     def decoder_input(self, users: Tensor) -> Tensor:
@@ -162,13 +156,14 @@ class DecodedRun(_RivalRun[SparseRows]):
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
         """Return how validation scores."""
-        last = self.last_layer
+        last = self.network.target.last
         return lambda users, items: (self.user_outputs(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
-        items, bias = numbers(self.last_layer.weight), numbers(self.last_layer.bias)
+        last = self.network.target.last
+        items, bias = numbers(last.weight), numbers(last.bias)
         return TrainingData.plaintext(self.data).model(self.method.name, self.all_user_outputs(), items, bias)
 
 

@@ -15,7 +15,7 @@ from pricdr.memory import require_memory
 from pricdr.models.base import Config, ReleaseMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel, Trust
 from pricdr.models.gates import Gates, Newcomers
-from pricdr.models.methods.networks import SparseTower, TrainingRun, dense_tower, in_blocks, train_run
+from pricdr.models.methods.networks import SparseTower, dense_tower, in_blocks, train_run
 from pricdr.models.training_data import ReleaseRows, TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions, arrays_identity, ndcg_by_user, require_trainable, seeded
 from pricdr.training.losses import alignment, normalised_cross_entropy
@@ -56,10 +56,6 @@ class PaperCDR(ReleaseMethod):
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(batch=128, learning_rate=5e-4, weight_decay=0.0)
     )
-
-    def training_run(self, target: Ratings, release: ReleaseRows) -> TrainingRun:
-        """Return the untrained networks for these ratings and this release."""
-        return _Run(TrainingData.of(target, release), self, None)
 
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog

@@ -30,9 +30,10 @@ def require_memory(need: int, what: str) -> None:
     """
     limit = memory_limit()
     if need > limit:
+        now = os.environ.get(VARIABLE) or "not set: half of what this machine or container has"
         raise MemoryLimitError(
             f"{what} needs about {format_bytes(need)} of memory, the limit is {format_bytes(limit)}: use smaller "
-            f"inputs or settings, or raise the limit with the environment variable {VARIABLE} (now {_stated()})"
+            f"inputs or settings, or raise the limit with the environment variable {VARIABLE} (now {now})"
         )
 
 
@@ -58,10 +59,6 @@ def _stated_limits(files: Sequence[Path]) -> list[int]:
         with suppress(OSError, ValueError):  # "max" where there is no limit
             limits.append(int(path.read_text(encoding="ascii")))
     return limits
-
-
-def _stated() -> str:
-    return os.environ.get(VARIABLE) or "not set: half of what this machine or container has"
 
 
 def format_bytes(size: int) -> str:

@@ -46,17 +46,41 @@ def test_gamma_quantiles(a, p):
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (1, 1), (1, 100), (5, 3), (301, 700)])
-def test_beta_probabilities_and_quantiles(a, b):
+def test_beta_probabilities(a, b):
     mean = a / (a + b)
     for z in (-8, -3, -1, -0.1):
         x = mean + z * math.sqrt(a * b / (a + b) ** 3)
         x = x if x > 0 else mean * 10.0**z
         assert relative_error(betainc(a, b, x), mp.betainc(a, b, 0, x, regularized=True)) < CLOSE
-    for q in (0.5, 0.025, 1e-6, 1e-12):  # the quantile is compared: its probability moves by many times more
-        found = mp.mpf(float(betainccinv(a, b, q)))
-        apart = (min(found * (1 + way * CLOSE), mp.mpf(1)) for way in (-1, 1))
-        below, above = (mp.betainc(a, b, x, 1, regularized=True) for x in apart)
-        assert below > mp.mpf(q) > above
+
+
+def _at_most(errors: int, trials: int, rate: mp.mpf) -> mp.mpf:
+    """The probability of so few errors, added up from the most likely one down."""
+    if rate >= 1:
+        return mp.mpf(0)
+    term = mp.exp(
+        mp.loggamma(trials + 1)
+        - mp.loggamma(errors + 1)
+        - mp.loggamma(trials - errors + 1)
+        + errors * mp.log(rate)
+        + (trials - errors) * mp.log(1 - rate)
+    )
+    total, k = term, errors
+    while k and term > total * mp.mpf(10) ** -30:
+        term *= k * (1 - rate) / ((trials - k + 1) * rate)
+        total += term
+        k -= 1
+    return total
+
+
+@pytest.mark.parametrize("trials", [2, 10**4, 10**6])
+def test_clopper_pearson_bounds(trials):
+    """The bound is compared, not its probability, which moves by many times more than a rate of errors."""
+    for errors in {0, 1, trials // 100, trials // 2}:
+        for q in (0.5, 0.025, 1e-6, 1e-12):
+            found = mp.mpf(float(betainccinv(errors + 1, trials - errors, q)))
+            apart = mp.mpf(CLOSE) * found
+            assert _at_most(errors, trials, found - apart) > mp.mpf(q) > _at_most(errors, trials, found + apart)
 
 
 @pytest.mark.parametrize("count", [1, 16, 800, 999_999, 1_000_000, 10**7, 10**8, 10**10])

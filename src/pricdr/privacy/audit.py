@@ -219,7 +219,8 @@ def _given(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]
         vectors[:, -1] = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1))
     value, change = _units(declared)
     low, high = ([0, 0], [change, 0]) if declared.unit is Unit.RATING else ([0, change], [change, 0])
-    return _sums(one, _matrix([low]), vectors, value), _sums(one, _matrix([high]), vectors, value)
+    low_sums, high_sums = (_sums(one, sp.csr_array(np.array([row])), vectors, value) for row in (low, high))
+    return low_sums, high_sums
 
 
 def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]:
@@ -262,10 +263,6 @@ def _units(declared: Declared) -> tuple[float, int]:
 def _sums(one: CalibratedStep, matrix: CSR, vectors: Float64Array, value: float) -> IntArray:
     sums = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
     return _whole(sums, one.grid.step)
-
-
-def _matrix(rows: list[list[int]]) -> CSR:
-    return sp.csr_array(np.array(rows, dtype=np.int64))
 
 
 def _whole(values: npt.NDArray[np.floating], step: float) -> IntArray:

@@ -32,10 +32,6 @@ def each_slice(
     slices: Sequence[slice], work: Callable[[slice], None], *, what: str = "", progress: Progress = silent
 ) -> None:
     """Run ``work`` on each of these slices, in any order and in parallel."""
-    if len(slices) == 1:  # threads would take longer to start than most such work takes
-        work(slices[0])
-        progress(what, 1, 1)
-        return
     with ThreadPoolExecutor(cores()) as pool:
         running = [pool.submit(work, part) for part in slices]
         done = 0

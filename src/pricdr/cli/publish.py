@@ -152,7 +152,6 @@ def publish(
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
-    from pricdr.alignment.messages import read_alignment
     from pricdr.privacy.accounting import Calibration, Guarantee, Unit
     from pricdr.release.folder import CERTIFICATE
     from pricdr.signing import read_private_key
@@ -176,6 +175,11 @@ def publish(
         bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
         chosen = complete_strategy(strategy, guarantee, dim, settings, guide, items)
         key = None if sign is None else read_private_key(sign)
+        alignment = None
+        if users is not None:
+            from pricdr.alignment.messages import read_alignment
+
+            alignment = read_alignment(users)
         arguments: dict[str, Any] = {
             "guarantee": guarantee,
             "strategy": chosen,
@@ -183,7 +187,7 @@ def publish(
             "calibration": Calibration(settings.calibration),
             "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
             "issuer": settings.issuer,
-            "alignment": None if users is None else read_alignment(users),
+            "alignment": alignment,
             "allow_not_private_guide": settings.allow_not_private_guide,
             "insecure_seed": insecure_seed,
             "insecure_no_noise": settings.insecure_no_noise,
@@ -271,7 +275,6 @@ class _Task:
 
     def _read(self, lifetime: ExitStack, *, count_only: bool = False) -> tuple["Reading[Any]", dict[str, Any]]:
         """Read the lists and the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet."""
-        from pricdr.alignment.messages import require_list
         from pricdr.data.ids import read_ids
         from pricdr.data.workspace import sweep
 
@@ -279,6 +282,8 @@ class _Task:
         items = None if self.items is None else read_ids(self.items)
         record = self.arguments["alignment"]
         if record is not None and users is not None:  # before hours of reading
+            from pricdr.alignment.messages import require_list
+
             require_list(record, users, name=str(self.users))
             session = f"session {record.session}"
             say(f"{self.users} came from align ({session}): the certificate says so, and what that revealed")

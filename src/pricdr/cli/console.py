@@ -152,9 +152,6 @@ def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
         yield report
 
 
-working = progress_bar
-
-
 def _log_progress(last: LastReport) -> None:
     """Log a share, not counts: how many ratings were read is for the screen of their owner."""
     what, done, total, _ = last.report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pricdr.cli import ratings as reading
-from pricdr.cli.console import progress_bar, say, warn, working
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import JsonOption, PublicKeyOption, refuse_given, whole_numbers
 from pricdr.errors import MAX_SEED, InputError, ParameterError
 
@@ -117,7 +117,7 @@ def evaluate(
     rankings = chosen_rankings(ranking.value)
     measured = {}
     for name in map(str, folders):  # one model at a time: several large ones may not fit into memory together
-        with working(f"reading {name}"):
+        with progress_bar(f"reading {name}"):
             model = FittedModel.load(name, public_key=public_key)
         if model.origin and model.origin.trained_on not in (None, split.train.fingerprint()):
             raise InputError(f"{name} was not trained on this split: what is held out here may be what it learnt from")

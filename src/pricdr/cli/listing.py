@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pricdr.cli.console import say, warn, working
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import JsonOption
 from pricdr.errors import MissingExtraError, ParameterError
 from pricdr.extensions import Registry
@@ -38,7 +38,7 @@ def list_names(
     that package.
     """
     found = {}
-    with working("loading"):  # what there is to say is said by the classes
+    with progress_bar("loading"):  # what there is to say is said by the classes
         for kind in Listed if what is None else [what]:
             try:
                 found[kind.value], problems = _described(_REGISTRIES[kind])

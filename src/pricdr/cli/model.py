@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import say, working
+from pricdr.cli.console import progress_bar, say
 from pricdr.errors import ParameterError
 
 app = typer.Typer(help="Describe a trained model.")
@@ -45,7 +45,7 @@ def card(
         if out.suffix.lower() not in {".html", ".htm", ".md", ".markdown"}:
             raise ParameterError(f"--out {out}: the file name must end in .md or .html")
         require_writable(out)
-    with working(f"reading {folder}"):
+    with progress_bar(f"reading {folder}"):
         page = ModelCard.of(folder, evaluation).page
     if out is None:
         say(*markdown(page).rstrip("\n").split("\n"))

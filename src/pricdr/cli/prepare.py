@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli import ratings as reading
-from pricdr.cli.console import say, working
+from pricdr.cli.console import progress_bar, say
 from pricdr.errors import ParameterError
 
 
@@ -53,7 +53,7 @@ def prepare(
         users, others = set(left.users), set(right.users)
         only = f"{len(users - others):,} only in the source, {len(others - users):,} only in the target"
         say(f"users: {len(users & others):,} in both, {only}")
-        with working("filtering"):
+        with progress_bar("filtering"):
             whole = prepare_pair(left, right, threshold=limit, core=core)
         pair = whole.without_duplicates() if drop_duplicates else whole
         save_pair(pair, staging)

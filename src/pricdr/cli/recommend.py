@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli import ratings as reading
-from pricdr.cli.console import progress_bar, say, warn, working
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import PublicKeyOption, refuse_given
 from pricdr.errors import BusyError, InputError, ParameterError
 
@@ -60,7 +60,7 @@ def recommend(
     created = out or export
     assert created is not None
     require_absent(created)  # before the model is loaded, which takes a while
-    with working(f"reading {model}"):
+    with progress_bar(f"reading {model}"):
         fitted = FittedModel.load(model, public_key=public_key)
     if out is None:
         fitted.without_histories().save(created)

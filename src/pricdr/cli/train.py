@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pricdr.cli import ratings as reading
-from pricdr.cli.console import progress_bar, say, warn, working
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import (
     DeviceName,
     PublicKeyOption,
@@ -120,7 +120,7 @@ def train(
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
-    with working("starting"):  # torch is slow to load
+    with progress_bar("starting"):  # torch is slow to load
         from pricdr._transfer import transfer
     from pricdr.files import new_folder, require_absent
     from pricdr.models.folder import write_model
@@ -191,7 +191,7 @@ def _data(
     if not on_split:
         # Without unrated items, as in a split: a deployed model has the same catalogue as a measured one.
         return how.read_some(rows, threshold).ratings.positives().rated(), None
-    with working(f"reading {rows}"):
+    with progress_bar(f"reading {rows}"):
         split = load_split(Path(str(rows)))
     return split.train, split.validation
 
@@ -259,7 +259,7 @@ def _received(folder: Path | None, public_key: Path | None, *, allow_unverified:
             "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
             "remove one of the two"
         )
-    with working(f"reading {folder}"):
+    with progress_bar(f"reading {folder}"):
         return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
@@ -351,7 +351,7 @@ def _say_beside_ridge(model: "FittedModel", target: "Ratings", release: "Release
 
     if model.method == "ridge-release":
         return
-    with working("comparing with ridge-release"):
+    with progress_bar("comparing with ridge-release"):
         compared = compare_with_ridge(model, target, release, validation)
     for one in compared:
         figures = f"NDCG@10 {one.model:.4f} on validation for {one.stratum} users, ridge-release {one.ridge:.4f}"

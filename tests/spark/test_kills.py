@@ -38,9 +38,9 @@ def dying(spark, monkeypatch):
 
         @contextmanager
         def dispatched(context, parts):
-            work, converts = parts
+            work, *others = parts
             work = Mortal(work, marker, how) if next(jobs) == job else work
-            with honest(context, (work, converts)) as message:
+            with honest(context, (work, *others)) as message:
                 yield message
 
         monkeypatch.setattr(spark_blocks, "dispatched", dispatched)
@@ -108,7 +108,7 @@ def test_blocks_that_are_lost_after_the_spend_are_computed_from_the_same_rows_or
                 fewer = rows.filter((pl.col("user") != least[0]) | (pl.col("item") != least[1]))
                 fewer.write_parquet(tmp_path / "r.parquet")  # one entry less
                 spark.catalog.refreshByPath(str(tmp_path / "r.parquet"))
-            given.source.release()
+            given.source.lifetime.close()
             return honest(self, *arguments, **options)
 
         monkeypatch.setattr(spark_blocks.SparkMatrix, "rows", lose_all)
@@ -138,8 +138,8 @@ with opened_session(settings) as session:
     honest, jobs = matrix.dispatched, iter(range(1000))
     @contextmanager
     def dispatched(context, parts):
-        work, converts = parts
-        with honest(context, (Mortal(work, marker, "executor") if next(jobs) == 0 else work, converts)) as message:
+        work, *others = parts
+        with honest(context, (Mortal(work, marker, "executor") if next(jobs) == 0 else work, *others)) as message:
             yield message
     matrix.dispatched = dispatched
     with open_ratings(table, session=session) as reading:

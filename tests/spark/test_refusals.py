@@ -10,7 +10,7 @@ import pytest
 
 from pricdr.engines.spark import open_ratings
 from pricdr.engines.spark.session import parse_settings
-from pricdr.errors import InputError, MissingExtraError, ParameterError
+from pricdr.errors import EngineError, InputError, MissingExtraError, ParameterError, PriCDRError
 from pricdr.extras import SPARK
 
 GOOD = {"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, 2.0]}
@@ -67,9 +67,20 @@ def test_a_place_without_ratings(spark, tmp_path, monkeypatch, location, says):
 
 
 @pytest.mark.spark
-def test_a_damaged_file_is_one_line(spark, tmp_path):
-    from pricdr.errors import PriCDRError
+def test_what_spark_says_of_a_query_is_not_on_the_screen(spark, capfd):
+    """It may quote a value, which logs must not show."""
+    values = "select 'a' user, 'x' item, int(text) rating from values ('secret'), ('2') as t(text)"
+    spark.sql(f"create or replace global temp view spoilt as {values}")
+    with (
+        pytest.raises(EngineError, match="CAST_INVALID_INPUT"),
+        open_ratings("table:global_temp.spoilt", session=spark),
+    ):
+        pass
+    assert "secret" not in capfd.readouterr().err
 
+
+@pytest.mark.spark
+def test_a_damaged_file_is_one_line(spark, tmp_path):
     pl.DataFrame(GOOD).write_parquet(tmp_path / "a.parquet")
     content = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "b.parquet").write_bytes(content[: len(content) // 2])

@@ -1,5 +1,7 @@
 """A release made by Spark is the release made in memory, bit for bit."""
 
+from datetime import datetime
+
 import numpy as np
 import polars as pl
 import pytest
@@ -108,6 +110,17 @@ def test_nobody_is_outside_of_the_list(in_memory, everything):
     """A refusal would tell the recipient of the release that nobody else rated anything."""
     lists = {"users": in_memory.users, "items": in_memory.items}
     same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2), **lists)
+
+
+def test_times_without_a_zone_are_utc(spark, tmp_path):
+    """Parquet of pandas and polars has such a type of its own."""
+    times = [datetime(2024, 5, 31, hour) for hour in (14, 12, 13)]
+    ratings = {"user": ["u"] * 3, "item": ["x"] * 3, "rating": [1.0, 2.0, 3.0], "time": times}
+    pl.DataFrame(ratings).write_parquet(tmp_path / "r.parquet")
+    expected = pricdr.read_ratings(tmp_path / "r.parquet")
+    assert expected.matrix.data.tolist() == [1.0]
+    with open_ratings(str(tmp_path / "r.parquet"), session=spark) as reading:
+        same(expected, reading.ratings, strategy=JLT(dim=4), bounds=Bounds(rating_bound=5, rating_step=1))
 
 
 TIMES = (

@@ -52,7 +52,11 @@ def release(spark, table, traces, users):
     handler, gateway = logging.StreamHandler(log), logging.getLogger("py4j")
     gateway.addHandler(handler)
     patch.setattr(gateway, "level", logging.DEBUG)
-    logging.getLogger("py4j.clientserver").manager._clear_cache()
+    for name in ("clientserver", "java_gateway"):  # as in a session of the caller
+        patch.setattr(gateway.getChild(name), "disabled", False)
+    gateway.manager._clear_cache()
+    spark.range(1).count()
+    assert "Command to send" in log.getvalue()
     watcher = threading.Thread(target=watch)
     watcher.start()
     spark.sparkContext.setLogLevel("DEBUG")
@@ -67,7 +71,6 @@ def release(spark, table, traces, users):
         patch.undo()
         gateway.manager._clear_cache()
     files["Python's log of py4j"] = log.getvalue().encode()
-    assert "Command to send" in log.getvalue()
     assert len(search.keys) > 20, "the release key, those of its streams, one for every job"
     new = {file: file.read_bytes()[before.get(file, 0) :] for file in _written(traces)}
     return search, plans, files, new

@@ -1,16 +1,16 @@
 """Works on blocks of users on executors, in ``mapInArrow``: each block is one row in Spark."""
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from pricdr.data.blocks import Convert, Matrix, Numbers, RowFunction, SumFunction, Total, Whole
 from pricdr.data.csr import CSR, sp
 from pricdr.engines.spark.broadcast import SealedFunction, dispatched
-from pricdr.engines.spark.session import BATCH, explained
+from pricdr.engines.spark.session import explained, persisted
 from pricdr.errors import EngineError
 from pricdr.progress import Progress, silent
 
@@ -18,22 +18,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+Digests: TypeAlias = Mapping[int, bytes]
+"""The hash of every block, by its first user: a block that was lost is recomputed, and must have the same hash."""
 COLLECTED_AT_ONCE: Final = 256 << 20
 """The most bytes of a result that the driver fetches at once; a larger one comes partition by partition."""
 CHUNK: Final = 4 << 20
 """Bytes of one piece of a sum: a range of items."""
 _BYTES_PER_ITEM: Final = 264
 """Of a sum, about: learnt directions have at most 32 numbers, and a count."""
-_ROWS: Final = "first bigint, start bigint, digest bigint, payload binary"
+_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+"""The number of rows that a function on an executor gets at a time."""
+_ROWS: Final = "start bigint, payload binary"
 _SUMS: Final = "chunk bigint, width bigint, payload binary"
-_CHECK: Final = -1
-"""The chunk of a sum that identifies the blocks in it."""
 
 
 class SparkMatrix(Matrix):
     """Blocks on executors; every block is converted before a work gets it."""
 
-    def __init__(self, frame: "DataFrame", digests: dict[int, int], shape: tuple[int, int], *converts: Convert) -> None:
+    def __init__(self, frame: "DataFrame", digests: Digests, shape: tuple[int, int], *converts: Convert) -> None:
         self._frame, self._digests, self.shape, self._converts = frame, digests, shape, converts
 
     def rows(
@@ -42,10 +44,8 @@ class SparkMatrix(Matrix):
         """Fill ``out`` with the results of ``work`` for every user."""
         arrived = np.zeros(len(out), dtype=bool)
         with self._dispatched(work, what, progress) as message:
-            frame = self._frame.select("first", "digest", "block")
-            for row in _collected(frame.mapInArrow(_row_task(message, block_rows, out.dtype.str), _ROWS), out.nbytes):
-                if self._digests[row["first"]] != row["digest"]:
-                    raise _changed()
+            frame = self._frame.mapInArrow(_row_task(message, block_rows, out.dtype.str), _ROWS)
+            for row in _collected(frame, out.nbytes):
                 part = np.frombuffer(row["payload"], dtype=out.dtype).reshape(-1, *out.shape[1:])
                 at = slice(row["start"], row["start"] + len(part))
                 out[at], arrived[at] = part, True
@@ -57,17 +57,13 @@ class SparkMatrix(Matrix):
         tasks = self._frame.sparkSession.sparkContext.defaultParallelism
         with self._dispatched(work, what, progress) as message:
             # Every task makes a whole sum: as few of them as there are cores.
-            frame = self._frame.select("first", "digest", "block").coalesce(tasks)
-            frame = frame.mapInArrow(_sum_task(message, CHUNK), _SUMS)
+            frame = self._frame.coalesce(tasks).mapInArrow(_sum_task(message, CHUNK), _SUMS)
             frame = frame.repartition(2 * tasks, "chunk").mapInArrow(_added, _SUMS)
-            sums = {
-                row["chunk"]: np.frombuffer(row["payload"], dtype=np.int64).reshape(-1, row["width"])
-                for row in _collected(frame, self.shape[1] * _BYTES_PER_ITEM)
-            }
-        expected = np.array([*self._digests.values()], dtype=np.int64).sum(dtype=np.int64)
-        if sums.pop(_CHECK).tolist() != [[int(expected), len(self._digests)]]:
-            raise _changed()
-        return np.concatenate([sums[chunk] for chunk in sorted(sums)])
+            rows = sorted(_collected(frame, self.shape[1] * _BYTES_PER_ITEM), key=lambda row: row["chunk"])
+        sums = [np.frombuffer(row["payload"], dtype=np.int64) for row in rows]
+        if any(part[-1] != len(self._digests) for part in sums):
+            raise EngineError("Spark left out blocks of users, or counted some twice; please report this")
+        return np.concatenate([part[:-1].reshape(-1, row["width"]) for part, row in zip(sums, rows, strict=True)])
 
     def converted(self, convert: Convert, n_columns: int) -> "SparkMatrix":
         """Return the matrix of the converted blocks; each block is converted whenever it is read."""
@@ -78,16 +74,15 @@ class SparkMatrix(Matrix):
         """Yield the work as a message to executors, while a job runs."""
         session = self._frame.sparkSession
         progress(what, 0, 1)
-        before = session.conf.get(BATCH) or ""
-        session.conf.set(BATCH, "1")  # a row is a block of megabytes: one at a time
+        session.conf.set(_BATCH, "1")  # a row is a block of megabytes: one at a time
         try:
             with (
                 explained(f"compute {what or 'what is published'}"),
-                dispatched(session.sparkContext, (work, self._converts)) as message,
+                dispatched(session.sparkContext, (work, self._converts, self._digests)) as message,
             ):
                 yield message
         finally:
-            session.conf.set(BATCH, before)
+            session.conf.unset(_BATCH)
         progress(what, 1, 1)
 
 
@@ -96,27 +91,28 @@ class SparkMatrix(Matrix):
 
 def _row_task(message: SealedFunction, block_rows: int, dtype: str) -> Any:  # noqa: ANN401
     def rows(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        for first, digest, block, work in _opened(batches, message):
+        for first, block, work in _opened(batches, message):
             for at in range(0, block.shape[0], block_rows):
                 part = np.ascontiguousarray(work(block[at : at + block_rows], first + at), dtype=dtype)
-                yield one_row(first=first, start=first + at, digest=digest, payload=part.tobytes())
+                yield one_row(start=first + at, payload=part.tobytes())
 
     return rows
 
 
 def _sum_task(message: SealedFunction, chunk: int) -> Any:  # noqa: ANN401
     def sums(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        total, check = Total(), np.zeros(2, dtype=np.int64)
-        for first, digest, block, work in _opened(batches, message):
+        total, blocks = Total(), 0
+        for first, block, work in _opened(batches, message):
             total.add(np.array(work(block, first), dtype=np.int64))
-            check += np.array([digest, 1])  # may wrap around, as it does on the driver
-        if not check[1]:
+            blocks += 1
+        if not blocks:
             return
-        yield one_row(chunk=_CHECK, width=2, payload=check.tobytes())
         width = total.sum.shape[1]
         lines = max(1, chunk // (8 * max(1, width)))
         for number, at in enumerate(range(0, max(1, len(total.sum)), lines)):
-            yield one_row(chunk=number, width=width, payload=total.sum[at : at + lines].tobytes())
+            # The number of blocks is added up with the sums: the driver sees whether each was counted once.
+            payload = np.append(total.sum[at : at + lines], blocks).tobytes()
+            yield one_row(chunk=number, width=width, payload=payload)
         total.sum.fill(0)  # partial sums are as secret as the ratings
 
     return sums
@@ -126,20 +122,29 @@ def _added(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     """Add up the sums of all tasks, chunk by chunk."""
     totals: dict[tuple[int, int], Whole] = {}
     for row in _rows_of(batches):
-        part, key = np.frombuffer(row["payload"], dtype=np.int64), (row["chunk"], row["width"])
-        totals[key] = totals[key] + part if key in totals else part
+        key = row["chunk"], row["width"]
+        totals[key] = totals.get(key, 0) + np.frombuffer(row["payload"], dtype=np.int64)
     for (chunk, width), total in totals.items():
         yield one_row(chunk=chunk, width=width, payload=total.tobytes())
 
 
-def _opened(batches: "Iterator[pa.RecordBatch]", message: SealedFunction) -> Iterator[tuple[int, int, CSR, Any]]:
-    """Yield every block of a partition: its first user, its hash, the converted block, and the work to run on it."""
+def _opened(batches: "Iterator[pa.RecordBatch]", message: SealedFunction) -> Iterator[tuple[int, CSR, Any]]:
+    """Yield every block of a partition: its first user, the converted block, and the work to run on it.
+
+    A block with another hash than before the spend is refused: results of different ratings under the same noise
+    would differ by the ratings themselves.
+    """
     for row in _rows_of(batches):
-        work, converts = message.opened()
+        work, converts, digests = message.opened()
+        if row["digest"] != digests[row["first"]]:
+            raise RuntimeError(
+                "a block of users was lost, and recomputed from different rows: the table changed while it was "
+                "published (publish from a snapshot, or from a table that nobody writes to)"
+            )
         block = cast(CSR, sp.load_npz(io.BytesIO(row["block"])).astype(np.float64, copy=False))
         for convert in converts:
             block = convert(block)
-        yield row["first"], row["digest"], block, work
+        yield row["first"], block, work
 
 
 def one_row(**columns: int | bytes) -> "pa.RecordBatch":
@@ -156,23 +161,10 @@ def _rows_of(batches: "Iterator[pa.RecordBatch]") -> Iterator[dict[str, Any]]:
 
 def _collected(frame: "DataFrame", size: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of a result: all at once, or partition by partition if they are large."""
-    from pyspark import StorageLevel
-
     if size <= COLLECTED_AT_ONCE:
         yield from _rows_of(frame.toArrow().to_batches())
         return
     # Computed on all executors first: the iterator alone would run one partition after another.
-    kept = frame.persist(StorageLevel.DISK_ONLY)
-    try:
+    with persisted(frame, "DISK_ONLY") as kept:
         kept.count()
         yield from (row.asDict() for row in kept.toLocalIterator())
-    finally:
-        with suppress(Exception):  # the context may be gone, and the exception that says why is already being raised
-            kept.unpersist()
-
-
-def _changed() -> EngineError:
-    return EngineError(
-        "a block of users was lost, and recomputed from different rows: the table changed while it was published "
-        "(publish from a snapshot, or from a table that nobody writes to)"
-    )

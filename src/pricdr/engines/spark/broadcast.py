@@ -8,7 +8,6 @@ Nothing is unpickled before the seal has shown that it is what this driver wrote
 """
 
 import io
-import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 26
 """Bytes that are sealed in one piece: AES-GCM takes less than 2^31."""
-_PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
 _opened: Final[dict[str, Any]] = {}
 """The last work that this process opened, by the number of its message; and its seal, while it is being opened."""
 
@@ -65,20 +63,12 @@ def dispatched(context: "SparkContext", work: object) -> Iterator[SealedFunction
         [seal.close(piece[at : at + _CHUNK], f"{number} {at // _CHUNK}") for at in range(0, max(1, len(piece)), _CHUNK)]
         for number, piece in enumerate(_pickled(work, seal))
     ]
-    # At DEBUG py4j writes everything that goes to Java, whole functions included.
-    loggers = [logger for logger in map(logging.getLogger, _PY4J_LOGGERS) if not logger.disabled]
-    for logger in loggers:
-        logger.disabled = True
+    seal.erase()
+    broadcast = context.broadcast(contents)
     try:
-        broadcast = context.broadcast(contents)
-        try:
-            yield SealedFunction(broadcast, wrapping, secrets.token_hex(8))
-        finally:
-            broadcast.destroy()
+        yield SealedFunction(broadcast, wrapping, secrets.token_hex(8))
     finally:
-        for logger in loggers:
-            logger.disabled = False
-        seal.erase()
+        broadcast.destroy()
 
 
 def _pickled(work: object, seal: Seal) -> list[memoryview]:

@@ -1,40 +1,193 @@
 """``open_ratings``: ratings in Spark, in blocks of users as publishing needs them, and how they were read.
 
-Rows are shuffled once, by blocks of users. Inside a block repeated pairs are merged by the same rule as in memory, then
-the threshold is applied. Blocks stay on their executors for all passes of a release.
+Executors check every row of a table or of Parquet, by the same rules as for files. Rows are shuffled once, by blocks of
+users. Inside a block repeated pairs are merged by the same rule as in memory, then the threshold is applied. Blocks
+stay on their executors for all passes of a release.
 """
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import re
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 
 from pricdr import __version__
 from pricdr.data.blocks import Convert
 from pricdr.data.csr import csr_of_cells, sp
-from pricdr.data.ids import Ids, require_ids
-from pricdr.data.reading.columns import Columns
+from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids, require_ids
+from pricdr.data.reading.columns import Columns, find_named
+from pricdr.data.reading.formats import DATE, FILTERED, NUMBER, values_fault
 from pricdr.data.reading.read import Reading, Repeats, deduplicate
-from pricdr.engines.spark.blocks import SparkMatrix, one_row
-from pricdr.engines.spark.session import explained, opened_session
-from pricdr.engines.spark.table import CheckedRows, checked_rows, require_no_text_file
+from pricdr.data.reading.text_files import file_refusal, refusal, shorten
+from pricdr.engines.spark.blocks import Digests, SparkMatrix, one_row
+from pricdr.engines.spark.session import explained, is_local, opened_session, persisted
 from pricdr.errors import MAX_SCALE, ParameterError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+_TABLE: Final = "table:"
+"""The prefix of a location that names a table in Spark's catalogue."""
+_INFINITE: Final = "double('infinity')"
+_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS: Final = (*_WHOLE, "float", "double", "decimal")
+_KINDS: Final = {
+    "user": ((*_WHOLE, "string"), "ids must be text or whole numbers"),
+    "item": ((*_WHOLE, "string"), "ids must be text or whole numbers"),
+    "rating": (_NUMBERS, "ratings must be numbers"),
+    "time": ((*_NUMBERS, "string", "date", "timestamp", "timestamp_ntz"), "times must be dates, numbers or text"),
+}
+_TIMES: Final = {"decimal": "double", "date": "timestamp", "timestamp_ntz": "timestamp"}
+"""What the kinds of a time column are read as; the others as they are."""
+_FOOTERS_AT_A_TIME: Final = 16
 _COUNTS: Final = ("kept", "rows", "pairs", "raters", "untimed")
-_PACKED: Final = "first bigint, digest bigint, block binary, " + ", ".join(f"{name} bigint" for name in _COUNTS)
+_PACKED: Final = "first bigint, digest binary, block binary, " + ", ".join(f"{name} bigint" for name in _COUNTS)
 _BLOCK_ENTRIES: Final = 1 << 22
 _BLOCKS_PER_CORE: Final = 4
-_BROADCAST_IDS: Final = 1 << 20
-"""A list of at most this many ids is sent to every executor, so that rows need not be shuffled for the join."""
+_TEXT_FILES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".dat", ".inter", ".gz")
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CheckedRows:
+    """Checked rows (``user``, ``item``, ``value`` and ``seconds``), and figures about them."""
+
+    frame: "DataFrame"
+    """Persisted: every pass sees the same rows, even if somebody writes to the table."""
+    lifetime: ExitStack
+    """Frames of these rows stay persisted until it ends."""
+    has_values: bool
+    has_times: bool
+    filtered_by: str | None
+    report: dict[str, Any]
+    """What a :class:`Reading` says of all rows."""
+
+    def ids(self, role: str) -> Ids:
+        """Return all ids of a column, sorted by their UTF-8 bytes, as in memory."""
+        with explained(f"list the {role}s of {self.report['name']}"):
+            distinct = self.frame.select(role).distinct().toArrow()
+        # Python compares text by code points, which is also the order of UTF-8 bytes.
+        return tuple(sorted(distinct.column(role).to_pylist()))
+
+
+def checked_rows(
+    session: "SparkSession", location: str, columns: Columns | None, lifetime: ExitStack, *, need_rating: bool
+) -> CheckedRows:
+    """Return the rows at ``location``, each checked: a path or URL of Parquet, or ``table:`` and a name."""
+    with explained(f"read {location}"):
+        frame = _frame(session, location)
+        kinds = {name: kind.partition("(")[0] for name, kind in frame.dtypes}
+    found_at = find_named(location, list(kinds), columns, need_rating=need_rating)
+    names = {role: frame.columns[at] for role, at in found_at.items()}
+    time_asked = columns is not None and columns.time is not None
+    if "time" in names and not time_asked and kinds[names["time"]] not in _KINDS["time"][0]:
+        del names["time"]
+    for role, name in names.items():
+        accepted, rule = _KINDS[role]
+        if kinds[name] not in accepted:
+            raise file_refusal(location, f"the {role} column {shorten(name)} holds {kinds[name]}; {rule}")
+    time_kind = kinds.get(names.get("time", ""), "")
+    types = {"user": "string", "item": "string", "rating": "double", "time": _TIMES.get(time_kind, time_kind)}
+    quoted = {role: "`{}`".format(name.replace("`", "``")) for role, name in names.items()}  # a dot is no path
+    rows = frame.selectExpr(*(f"CAST({name} AS {types[role]}) AS {role}" for role, name in quoted.items()))
+    with explained(f"read {location}"):
+        rows = rows.selectExpr(*_checks(names, text_times=time_kind == "string", time_asked=time_asked))
+        rows = lifetime.enter_context(persisted(rows, "DISK_ONLY"))
+        figures = ("count(*) n", "count_if(bad) bad", "min(value) least", "max(value) most")
+        found: Any = rows.selectExpr(*figures, "min(rint(2 * value) = 2 * value) half_steps").first()
+    if found.bad and (bad := rows.filter("bad").first()) is not None:
+        raise refusal(location, f"a row{values_fault(bad.asDict(), time_asked=time_asked)}")
+    if not found.n:
+        raise file_refusal(location, "it has columns and no rows")
+    shuffles = max(2 * session.sparkContext.defaultParallelism, found.n >> 20)
+    session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
+    return CheckedRows(
+        frame=rows,
+        lifetime=lifetime,
+        has_values="rating" in names,
+        has_times="time" in names,
+        filtered_by=_filter_of(frame, location),
+        report={
+            "name": location,
+            "rows": found.n,
+            "rating_range": (found.least, found.most) if "rating" in names else None,
+            "half_steps": found.half_steps,
+        },
+    )
+
+
+def _frame(session: "SparkSession", location: str) -> "DataFrame":
+    if location.startswith(_TABLE):
+        return session.table(location.removeprefix(_TABLE))
+    if is_local(session.sparkContext.master or "") and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location):
+        # A path on this machine stays local, whatever default file system Hadoop's settings name.
+        location = Path(location).absolute().as_uri()
+    return session.read.parquet(location)
+
+
+def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool) -> list[str]:
+    """Return the columns of checked rows in SQL: what works read, whether a row cannot be used, and what it holds."""
+    # -0 equals 0, so rows of a pair may be in either order; as bytes the blocks would differ.
+    value = "rating + 0d" if "rating" in roles else "1d"
+    seconds = "double(time)" if "time" in roles else "0d"
+    if text_times:
+        text = "trim(BOTH ' \\t\\n\\u000b\\f\\r' FROM time)"
+        moment = f"CASE WHEN {text} RLIKE r'^{DATE}$' THEN unix_micros(try_cast({text} AS timestamp)) / 1e6d END"
+        seconds = f"CASE WHEN {text} RLIKE r'^{NUMBER}$' THEN try_cast({text} AS double) ELSE {moment} END"
+    finite = f"abs({{}}) < {_INFINITE}"  # to Spark, NaN is larger than any number
+    wrong = [
+        f"NOT is_valid_utf8({role}) OR {role} = '' OR char_length({role}) > {MAX_ID_LENGTH} OR "
+        f"{role} RLIKE r'{CONTROLS_IN_RE2}'"
+        for role in ("user", "item")
+    ]
+    wrong += [f"NOT {finite.format('rating')}"] * ("rating" in roles)
+    wrong += [f"NOT {finite.format(f'({seconds})')}"] * time_asked
+    return [
+        "user",
+        "item",
+        f"{value} AS value",
+        f"CASE WHEN {finite.format(f'({seconds})')} THEN {seconds} + 0d ELSE -{_INFINITE} END AS seconds",
+        f"coalesce({' OR '.join(wrong)}, true) AS bad",
+        *(role for role in ("rating", "time") if role in roles),
+    ]
+
+
+def _filter_of(frame: "DataFrame", location: str) -> str | None:
+    """Return the filter on counts that the Parquet files disclose; all of them must disclose the same."""
+    session = cast(Any, frame.sparkSession)
+    jvm, conf = session._jvm, session._jsc.hadoopConfiguration()
+    with explained(f"list the files of {location}"):
+        files = [file for file in frame.inputFiles() if not location.startswith(_TABLE) or ".parquet" in file]
+
+    def filter_in(file: str) -> str | None:
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
+        opened = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, conf)
+        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(opened)
+        try:
+            text: str | None = reader.getFileMetaData().getKeyValueMetaData().get(FILTERED)
+            return text
+        finally:
+            reader.close()
+
+    with explained(f"read the footers of {location}"), ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
+        filters = set(pool.map(filter_in, files))
+    if len(filters) > 1:
+        fault = "its files went through different filters on counts (pricdr prepare): publish those of one filter"
+        raise file_refusal(location, fault)
+    return filters.pop() if filters else None
+
+
+# --- blocks ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,8 +204,7 @@ class SparkRatings:
     threshold: float | None
     frame: "DataFrame"
     """One row per block of users, persisted on the executors."""
-    digests: dict[int, int]
-    """The hash of every block, by its first user: a block that was lost is recomputed, and must have the same hash."""
+    digests: Digests
     counts: Mapping[str, int]
     """``rows``, ``pairs`` (distinct ones), ``kept`` (those that count), ``raters``, and ``untimed``: the rows of
     repeated pairs whose time cannot be read."""
@@ -79,21 +231,19 @@ class SparkRatings:
     def of(cls, source: CheckedRows, users: Ids | None, items: Ids | None, threshold: float | None) -> Self:
         """Return the ratings of these users and items, in this order; by default of all that occur."""
         import pyarrow as pa
-        from pyspark import StorageLevel
-        from pyspark.sql import functions as sql
 
         users = source.ids("user") if users is None else require_ids("user", users)
         items = source.ids("item") if items is None else require_ids("item", items)
         session, shape = source.frame.sparkSession, (len(users), len(items))
         # From sizes alone, and no result depends on it. Without users there is one empty block: its sums are zeros.
-        least_blocks = max(source.count // _BLOCK_ENTRIES, _BLOCKS_PER_CORE * session.sparkContext.defaultParallelism)
+        cores = session.sparkContext.defaultParallelism
+        least_blocks = max(source.report["rows"] // _BLOCK_ENTRIES, _BLOCKS_PER_CORE * cores)
         per_block = max(1, -(-shape[0] // least_blocks))
         n_blocks = max(1, -(-shape[0] // per_block))
 
         def positions(role: str, ids: Ids) -> "DataFrame":
             at = pa.array(np.arange(len(ids), dtype=np.int32))
-            table = session.createDataFrame(pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at}))
-            return sql.broadcast(table) if len(ids) <= _BROADCAST_IDS else table
+            return session.createDataFrame(pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at}))
 
         with explained("sort the ratings into blocks of users"):
             found = source.frame.join(positions("item", items), "item").join(positions("user", users), "user")
@@ -103,7 +253,7 @@ class SparkRatings:
             together = keyed.unionByName(session.range(n_blocks).selectExpr(*none))
             pack = _pack_task(per_block, shape, threshold, has_values=source.has_values)
             frame = together.repartition(n_blocks, "block").sortWithinPartitions("block").mapInArrow(pack, _PACKED)
-            source.kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+            frame = source.lifetime.enter_context(persisted(frame, "MEMORY_AND_DISK"))
             counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
         assert len(counts["first"]) == n_blocks, "every block exists once"
         return cls(
@@ -111,7 +261,7 @@ class SparkRatings:
             users=users,
             items=items,
             threshold=threshold,
-            frame=frame,
+            frame=frame.select("first", "digest", "block"),
             digests=dict(zip(counts["first"], counts["digest"], strict=True)),
             counts={name: sum(counts[name]) for name in _COUNTS},
         )
@@ -149,8 +299,8 @@ def _pack_task(per_block: int, shape: tuple[int, int], threshold: float | None, 
         for number, parts in groupby(_cut(batches), key=lambda part: part["block"][0].as_py()):
             table, first = pa.Table.from_batches(list(parts)), number * per_block
             real = table["user_at"].to_numpy() >= 0
-            columns = (table[name].to_numpy()[real] for name in ("user_at", "item_at", "value", "seconds"))
-            users, at, values, seconds = columns
+            columns = ("user_at", "item_at", "value", "seconds")
+            users, at, values, seconds = (table[name].to_numpy()[real] for name in columns)
             users = users.astype(np.int64) - first
             kept, untimed = deduplicate(users * shape[1] + at, values, seconds)
             counts = {"rows": len(users), "pairs": int(kept.sum()), "raters": len(np.unique(users)), "untimed": untimed}
@@ -159,12 +309,11 @@ def _pack_task(per_block: int, shape: tuple[int, int], threshold: float | None, 
             cells = values[kept] if has_values else np.ones(int(kept.sum()), dtype=np.int8)
             block = csr_of_cells(users[kept], at[kept], cells, (min(per_block, shape[0] - first), shape[1]))
             block.indices, block.indptr = (part.astype(np.int32) for part in (block.indices, block.indptr))
-            digest, content = hashlib.blake2b(first.to_bytes(8, "big"), digest_size=8), io.BytesIO()
-            for part in (block.indptr, block.indices, block.data):
-                digest.update(part.tobytes())
-            sp.save_npz(content, block, compressed=False)
-            hashed = int.from_bytes(digest.digest(), "big", signed=True)
-            yield one_row(first=first, digest=hashed, block=content.getvalue(), kept=block.nnz, **counts)
+            file = io.BytesIO()
+            sp.save_npz(file, block, compressed=False)
+            content = file.getvalue()
+            digest = hashlib.blake2b(content).digest()
+            yield one_row(first=first, digest=digest, block=content, kept=block.nnz, **counts)
 
     return pack
 
@@ -203,33 +352,23 @@ def open_ratings(
     """
     if threshold is not None and not abs(threshold) <= MAX_SCALE:
         raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
-    require_no_text_file(location)
+    if Path(location).suffix.lower() in _TEXT_FILES:  # before Spark is started
+        raise file_refusal(location, "--engine spark reads Parquet or a table (table:catalog.db.name), not text files")
     parsed = Columns.parse(columns) if isinstance(columns, str) else columns
-    with opened_session(settings or {}, session) as own:
-        source = checked_rows(own, location, parsed, need_rating=threshold is not None)
-        try:
-            ratings = SparkRatings.of(source, users, items, threshold)
-            yield _reading(ratings, of_listed=users is not None or items is not None)
-        finally:
-            with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
-                source.release()
-
-
-def _reading(ratings: SparkRatings, *, of_listed: bool) -> Reading[SparkRatings]:
-    """Return the ratings, and how they were read. Ids of users stay on the cluster: none is fetched for the screen."""
-    source, counts = ratings.source, ratings.counts
-    left_out, below = source.count - counts["rows"], counts["pairs"] - counts["kept"]
-    dropped = [("rows of users or items that are not listed", left_out)] if left_out else []
-    return Reading(
-        ratings=ratings,
-        name=source.location,
-        rows=source.count,
-        raters=None,
-        n_raters=counts["raters"],
-        n_ratings=len(ratings),
-        of_listed=of_listed,
-        repeats=Repeats(counts["rows"] - counts["pairs"], source.has_times, counts["untimed"]),
-        dropped=(*dropped, *([(f"rated below {ratings.threshold:g}", below)] if below else [])),
-        rating_range=source.rating_range if source.has_values else None,
-        half_steps=source.half_steps,
-    )
+    with opened_session(settings or {}, session) as own, ExitStack() as lifetime:
+        source = checked_rows(own, location, parsed, lifetime, need_rating=threshold is not None)
+        ratings = SparkRatings.of(source, users, items, threshold)
+        counts = ratings.counts
+        dropped = {"rows of users or items that are not listed": source.report["rows"] - counts["rows"]}
+        if threshold is not None:
+            dropped[f"rated below {threshold:g}"] = counts["pairs"] - counts["kept"]
+        yield Reading(
+            ratings=ratings,
+            raters=None,  # they stay on the cluster: none is fetched for the screen
+            n_raters=counts["raters"],
+            n_ratings=len(ratings),
+            of_listed=users is not None or items is not None,
+            repeats=Repeats(counts["rows"] - counts["pairs"], source.has_times, counts["untimed"]),
+            dropped=tuple((reason, count) for reason, count in dropped.items() if count),
+            **source.report,
+        )

@@ -1,5 +1,6 @@
 """The Spark session that computes a release, and its exceptions in one line, without Java stack traces."""
 
+import logging
 import os
 import re
 import subprocess
@@ -16,12 +17,9 @@ from pricdr.memory import memory_limit
 from pricdr.parallel import cores
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MASTER: Final = "spark.master"
-BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-"""The number of rows that a function on an executor gets at a time."""
-SHUFFLES: Final = "spark.sql.shuffle.partitions"
 _ALWAYS: Final = {
     "spark.app.name": "pricdr publish",
     # What Spark writes to local disks (shuffles, spilled blocks, broadcasts) is as secret as the ratings.
@@ -29,8 +27,6 @@ _ALWAYS: Final = {
     "spark.io.encryption.keySizeBits": "256",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
-    "spark.executorEnv.OMP_NUM_THREADS": "1",
-    "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
 }
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -42,15 +38,21 @@ _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
+    # Lists of up to a million ids go to every executor, so that rows need not be shuffled for the joins.
+    "spark.sql.autoBroadcastJoinThreshold": "32m",
     # user=007 in the name of a folder is text: ids are kept byte for byte.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    BATCH: str(1 << 16),
 }
+
+_PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+"""At DEBUG they write everything that goes to Java, whole functions included, which hold keys."""
+_QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""They write exceptions of queries to standard error, and these may quote a value."""
 
 
 @contextmanager
 def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
-    """Yield a session with its own SQL settings; a context that is created here is stopped at the end.
+    """Yield a session with its own SQL settings, without Python's logs of it; a context of ours is stopped at the end.
 
     Args:
         settings: settings of Spark, such as ``spark.master``; they override our defaults.
@@ -64,11 +66,30 @@ def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = N
             raise ParameterError("settings apply to a session that pricdr creates, not to one that is given")
         elif not hasattr(given, "_jvm"):
             raise ParameterError("a Spark Connect session cannot run this: give one that has a Spark context")
+        from pyspark.logger import PySparkLogger
+
+        for logger in (*map(logging.getLogger, _PY4J_LOGGERS), *map(PySparkLogger.getLogger, _QUERY_LOGGERS)):
+            if not logger.disabled:
+                logger.disabled = True
+                lifetime.callback(setattr, logger, "disabled", False)
         _require_private(given)
         own = given.newSession()  # of the same context and catalogue
-        for name, value in {**_SQL, SHUFFLES: str(2 * own.sparkContext.defaultParallelism)}.items():
+        for name, value in _SQL.items():
             own.conf.set(name, value)
         yield own
+
+
+@contextmanager
+def persisted(frame: "DataFrame", level: str) -> Iterator["DataFrame"]:
+    """Keep a frame on executors, in the place that Spark calls ``level``, while the block runs."""
+    from pyspark import StorageLevel
+
+    kept = frame.persist(getattr(StorageLevel, level))
+    try:
+        yield kept
+    finally:
+        with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
+            kept.unpersist()
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, str]:
@@ -118,15 +139,15 @@ def _created(settings: Mapping[str, str]) -> Iterator["SparkSession"]:
     quiet = subprocess.DEVNULL if own["spark.log.level"] == "OFF" else None
     with explained("start"):
         gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
+    session = None
     try:
         with explained("start"):
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
-        try:
-            yield session
-        finally:
-            with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
-                session.stop()
+        yield session
     finally:  # pyspark itself would keep the Java process until the program ends
+        with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
+            if session is not None:
+                session.stop()
         gateway.shutdown()
         if process := getattr(gateway, "proc", None):
             process.stdin.close()
@@ -139,18 +160,15 @@ def _require_private(session: "SparkSession") -> None:
     conf = session.sparkContext.getConf()
     on = {name for name, value in conf.getAll() if value.lower() == "true"}
     master = conf.get(MASTER) or ""
-    where, settings = None, "spark.io.encryption.enabled"
-    if settings not in on:
-        where = "write ratings to local disks"
-    elif not is_local(master) and not (
-        "spark.authenticate" in on and on & {"spark.network.crypto.enabled", "spark.ssl.rpc.enabled"}
-    ):
-        where, settings = (
-            "send ratings and keys over the network",
-            "spark.authenticate and spark.network.crypto.enabled",
-        )
-    if where:
-        raise ParameterError(f"Spark at {shorten(master)} would {where} unencrypted: set {settings} to true")
+    crypto = {"spark.network.crypto.enabled", "spark.ssl.rpc.enabled"}
+    if "spark.io.encryption.enabled" not in on:
+        fault = "write ratings to local disks unencrypted: set spark.io.encryption.enabled to true"
+    elif not is_local(master) and not ("spark.authenticate" in on and on & crypto):
+        settings = "spark.authenticate and spark.network.crypto.enabled"
+        fault = f"send ratings and keys over the network unencrypted: set {settings} to true"
+    else:
+        return
+    raise ParameterError(f"Spark at {shorten(master)} would {fault}")
 
 
 _CONDITIONS: Final = {

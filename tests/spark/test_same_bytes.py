@@ -72,13 +72,11 @@ def test_along_a_guide(in_memory, listed, users, items):
     same(in_memory, listed, strategy=Guided(dim=3, guide=guide, allow_missing=True), users=users, items=items)
 
 
-def test_random_projections(in_memory, listed, users, items):
-    same(in_memory, listed, strategy="sjlt", users=users, items=items)
-
-
-def test_features_of_items(in_memory, listed, users, items):
+@pytest.mark.parametrize("strategy", ["sjlt", "features"])
+def test_directions_that_are_not_learnt(in_memory, listed, users, items, strategy):
     vectors = np.random.default_rng(3).standard_normal((len(items), 6))
-    same(in_memory, listed, strategy=Features(features=ItemFeatures(items, vectors), dim=4), users=users, items=items)
+    chosen = Features(features=ItemFeatures(items, vectors), dim=4) if strategy == "features" else strategy
+    same(in_memory, listed, strategy=chosen, users=users, items=items)
 
 
 @pytest.mark.parametrize("strategy", ["spectral", "jlt"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pricdr.cli
-from pricdr.cli.console import fail, progress_bar, say, warn, working
+from pricdr.cli.console import fail, progress_bar, say, warn
 
 EVIL = "\x1b[31mred\x07 \u202eturned\u2028 [/bold] [red]\x9b1m"
 SHOWN = r"\u001b[31mred\u0007 \u202eturned\u2028 [/bold] [red]\u009b1m"
@@ -59,7 +59,7 @@ def test_lines_of_our_own_are_given_one_by_one(path):
 
 
 def test_a_sign_of_life_shows_names_as_they_are(terminal):
-    with redirect_stderr(terminal), working(f"reading {EVIL}"):
+    with redirect_stderr(terminal), progress_bar(f"reading {EVIL}"):
         pass
     assert f"reading {SHOWN}" in terminal.getvalue()
     assert "\x1b[31mred" not in terminal.getvalue()

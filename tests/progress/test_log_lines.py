@@ -93,7 +93,7 @@ def test_the_work_goes_on_where_no_thread_is_to_be_had(monkeypatch):
 def test_every_part_of_a_command_has_lines_and_so_has_what_lies_between(soon, capsys):
     with console.log_lines("pricdr train"):
         wait_for(capsys, "progress: pricdr train; ")
-        with console.working("reading r.csv"):
+        with console.progress_bar("reading r.csv"):
             wait_for(capsys, "progress: reading r.csv; ")
         with console.progress_bar() as report:
             wait_for(capsys, "progress: preparing; ")
@@ -109,7 +109,7 @@ def test_lines_are_counted_from_the_start_of_the_command_not_of_its_parts(capsys
     with console.log_lines("pricdr evaluate"):
         while "progress: reading model" not in seen:
             assert time.monotonic() < deadline
-            with console.working("reading model"):
+            with console.progress_bar("reading model"):
                 time.sleep(2 * SOON)
             seen += capsys.readouterr().err
 

@@ -17,6 +17,7 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers
+from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import TrainingOptions, train_network
 
 USERS, ITEMS, RATINGS = 29_476, 41_884, 579_131
@@ -34,7 +35,8 @@ def main() -> None:
     peak, ratings = matmul_peak(device), random_ratings()
     options = TrainingOptions(epochs=1, batch=BATCH, device=device)
     for name, others in (("sampled items", TargetStageConfig().other_items), ("all items", ITEMS)):
-        stage = TargetStage(TwoTowers, ratings, TargetStageConfig(other_items=others), options)
+        data = TrainingData.target_only(ratings)
+        stage = TargetStage(TwoTowers, data, TargetStageConfig(other_items=others), options)
         users = stage.examples[: BATCH * STEPS]
         run: Any = SimpleNamespace(network=stage.network, step=stage.step, examples=users, identity="benchmark")
         train_steps = partial(train_network, run, options)

@@ -91,6 +91,7 @@ def measure(size: Size) -> tuple[int, int]:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
     from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers, target_options
+    from pricdr.models.training_data import TrainingData
     from pricdr.training.checkpoints import Checkpoints
     from pricdr.training.loop import train_network
     from pricdr.training.run_log import RunLog
@@ -112,7 +113,8 @@ def measure(size: Size) -> tuple[int, int]:
     options = replace(target_options(), device="cpu", batch=size.batch, epochs=2)
     with tempfile.TemporaryDirectory() as folder:
         files = Checkpoints(running=Path(folder) / "run")
-        stage = TargetStage(TwoTowers, ratings, TargetStageConfig(hidden=size.hidden, width=size.width), options)
+        data = TrainingData.target_only(ratings)
+        stage = TargetStage(TwoTowers, data, TargetStageConfig(hidden=size.hidden, width=size.width), options)
         train_network(stage, options, validation=held_out, log=RunLog(checkpoints=files))
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, matrix.nnz
 

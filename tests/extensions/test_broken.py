@@ -126,7 +126,7 @@ class Loose(TargetMethod):
     summary: ClassVar[str] = "x"
     neighbours: int = 3
 
-    def _train(self, target, *, validation, chosen, log): ...
+    def _train(self, data, *, validation, chosen, log): ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ class Bare(TargetMethod):
     summary: ClassVar[str] = "x"
     config: Loose
 
-    def _train(self, target, *, validation, chosen, log): ...
+    def _train(self, data, *, validation, chosen, log): ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
-from pricdr.models.methods.hetero import HeteroCDR, SourceStageConfig
-from pricdr.models.methods.networks import TrainingRun, train_run
+from pricdr.models.fitted import FittedModel
+from pricdr.models.methods.dmf import TargetStage
+from pricdr.models.methods.hetero import HeteroCDR, SourceStage, SourceStageConfig, TwoStageMethod
+from pricdr.models.methods.networks import TrainingRun
 from pricdr.models.methods.paper import PaperCDR, PaperConfig
-from pricdr.models.training_data import NARROW
+from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.release import Release
 from pricdr.testing.contracts import Planted, RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.loop import TrainingOptions, train_network
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SMALL = SourceStageConfig(
@@ -28,6 +29,16 @@ PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=
 def wide(planted: Planted, dim: int = NARROW + 8) -> Release:
     """Return the release with more numbers per row, none of which says anything new."""
     return release_with_rows(np.tile(planted.release.matrix, (1, dim // 8)), planted.release.users)
+
+
+def target_stage(data: TrainingData, method: TwoStageMethod = HETERO) -> TargetStage:
+    """Return the untrained target stage of a method."""
+    return TargetStage(method._target_network, data, method.config, method.options)
+
+
+def source_stage(data: TrainingData, method: TwoStageMethod = HETERO) -> SourceStage:
+    """Return the untrained source stage of a method, over an untrained target stage."""
+    return SourceStage(target_stage(data, method), method.config)
 
 
 class KilledError(Exception):
@@ -47,7 +58,7 @@ class TrainedContract(RecommenderContract):
     @classmethod
     def run(cls, planted: Planted) -> TrainingRun:
         """Return its training, not begun yet."""
-        return cls.method.training_run(planted.target)
+        return cls.method.training_run(TrainingData.target_only(planted.target))
 
     def test_a_gradient_reaches_every_parameter(self, planted: Planted) -> None:
         """Nothing is left as it was drawn."""
@@ -89,7 +100,7 @@ Run = TypeVar("Run", bound=TrainingRun)
 
 def trained(run: Run, options: TrainingOptions) -> Run:
     """Return ``run`` after every epoch of ``options``, without validation."""
-    train_run(run, options, validation=None, chosen=NOTHING_CHOSEN, log=NO_LOG)
+    train_network(run, options)
     return run
 
 
@@ -101,7 +112,7 @@ class PlaintextContract(TrainedContract):
     @classmethod
     def run(cls, planted: Planted) -> TrainingRun:
         """Return its training, not begun yet."""
-        return cls.method.training_run(planted.domains)
+        return cls.method.training_run(planted.plaintext)
 
     @classmethod
     def fit(cls, planted: Planted, log: RunLog = NO_LOG) -> FittedModel:

@@ -16,7 +16,7 @@ from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import train_network
 from pricdr.training.run_log import RunLog
-from tests.models.contracts import HETERO, PAPER, QUICK, SMALL, KilledError, wide
+from tests.models.contracts import HETERO, PAPER, QUICK, SMALL, KilledError, source_stage, wide
 
 UNGATED = replace(HETERO, config=replace(SMALL, gated=False))
 JOINT = replace(HETERO, config=replace(SMALL, joint=True))
@@ -132,17 +132,15 @@ def test_a_joint_training_shares_no_network_with_one_in_two_stages(planted, tmp_
     assert HETERO.starts_others == ("target",)
 
 
-def joint_stage(planted, inputs, method=JOINT):
-    return JointStage(method.source_stage(method.target_stage(planted.target), inputs))
+def joint_stage(data, method=JOINT):
+    return JointStage(source_stage(data, method))
 
 
 @pytest.mark.parametrize("kind", ["narrow", "wide", "plaintext", "symmetric"])
 def test_a_gradient_reaches_every_parameter_of_both_networks(planted, kind):
     release = planted.release if kind == "narrow" else wide(planted)
-    inputs = (
-        TrainingData.plaintext(planted.domains) if kind == "plaintext" else TrainingData.of(planted.target, release)
-    )
-    stage = joint_stage(planted, inputs, SYMMETRIC if kind == "symmetric" else JOINT)
+    inputs = planted.plaintext if kind == "plaintext" else TrainingData.of(planted.target, release)
+    stage = joint_stage(inputs, SYMMETRIC if kind == "symmetric" else JOINT)
     stage.network.train()
     stage.step(torch.arange(40)).backward()
     for name, parameter in stage.network.named_parameters():
@@ -155,7 +153,7 @@ def test_the_source_moves_items_and_alignment_moves_histories(planted):
 
     def gradients(**changes):
         config = replace(SMALL, joint=True, dropout=0.0, entry_dropout=0.0, **changes)
-        stage = joint_stage(planted, TrainingData.of(planted.target, wide(planted)), replace(JOINT, config=config))
+        stage = joint_stage(TrainingData.of(planted.target, wide(planted)), replace(JOINT, config=config))
         torch.manual_seed(0)
         stage.step(torch.arange(40)).backward()
         return {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}, stage
@@ -175,7 +173,7 @@ def test_the_source_moves_items_and_alignment_moves_histories(planted):
 
 def test_users_without_a_row_are_trained_on_their_history_alone(planted):
     some = release_with_rows(planted.release.matrix[20:], planted.release.users[20:])
-    stage = joint_stage(planted, TrainingData.of(planted.target, some))
+    stage = joint_stage(TrainingData.of(planted.target, some))
     assert stage.examples.tolist() == list(range(48))
     stage.network.eval()
     without = stage.step(torch.arange(20))
@@ -197,7 +195,7 @@ def test_users_without_a_row_are_trained_on_their_history_alone(planted):
 
 
 def test_a_joint_model_scores_as_validation_did(planted):
-    stage = joint_stage(planted, TrainingData.of(planted.target, planted.release))
+    stage = joint_stage(TrainingData.of(planted.target, planted.release))
     train_network(stage, JOINT.options, validation=planted.validation)
     stage.source_stage.take_target_vectors()
     everyone, items = torch.arange(60), torch.arange(40).expand(60, 40)

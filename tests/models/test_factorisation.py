@@ -6,6 +6,7 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
+from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import TrainingOptions
 from tests.models.contracts import TrainedContract
 
@@ -22,7 +23,8 @@ def test_bpr_one_step_of_gradient_descent_is_the_printed_one():
     """P_u += lr (z (Q_i - Q_j) - reg P_u) and so on, with z = sigma(-(s_ui - s_uj)) and the old P_u for both items."""
     rate, reg = 0.1, 0.3
     two = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=("x", "y", "z"))
-    network = BPR(config=BPRConfig(width=2), options=BPR_QUICK).training_run(two).network
+    method = BPR(config=BPRConfig(width=2, regularisation=reg), options=BPR_QUICK)
+    network = method.training_run(TrainingData.target_only(two))
     P, Q = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([[1.0, 0.2], [-0.3, 0.8], [4.0, 5.0]])
     b = np.array([0.4, -0.6, 7.0])
     with torch.no_grad():
@@ -37,7 +39,7 @@ def test_bpr_one_step_of_gradient_descent_is_the_printed_one():
     wanted[2][i] += rate * (z - reg * b[i])
     wanted[2][j] += rate * (-z - reg * b[j])
 
-    network.loss(torch.tensor([user]), torch.tensor([[i, j]]), reg).backward()
+    network.loss(torch.tensor([user]), torch.tensor([[i, j]])).backward()
     torch.optim.SGD(network.parameters(), lr=rate).step()
     found = (network.users, network.items, network.item_bias[:, 0])
     for left, right in zip(found, wanted, strict=True):
@@ -47,10 +49,11 @@ def test_bpr_one_step_of_gradient_descent_is_the_printed_one():
 def test_bpr_the_loss_is_the_mean_over_triples():
     users, items = tuple("abc"), tuple("uvwxyz")
     ratings = Ratings.from_triples(list(users), list(items[:3])).select(items=items)
-    network = BPR(config=BPRConfig(width=4), options=BPR_QUICK).training_run(ratings).network
+    method = BPR(config=BPRConfig(width=4, regularisation=0.2), options=BPR_QUICK)
+    network = method.training_run(TrainingData.target_only(ratings))
     users, items = torch.tensor([0, 2]), torch.tensor([[1, 0, 3, 5], [4, 2, 0, 1]])
-    single = [network.loss(users[[k]], items[[k]][:, [0, c]], 0.2).item() for k in range(2) for c in (1, 2, 3)]
-    assert network.loss(users, items, 0.2).item() == pytest.approx(np.mean(single), rel=1e-5)
+    single = [network.loss(users[[k]], items[[k]][:, [0, c]]).item() for k in range(2) for c in (1, 2, 3)]
+    assert network.loss(users, items).item() == pytest.approx(np.mean(single), rel=1e-5)
 
 
 def test_bpr_users_without_ratings_get_what_suits_everybody(planted):
@@ -76,7 +79,7 @@ def neumf_arrays(run):
 
 
 def test_neumf_without_the_networks_output_weights_it_is_gmf(planted):
-    run = NEUMF_METHOD.training_run(planted.target)
+    run = NEUMF_METHOD.training_run(TrainingData.target_only(planted.target))
     with torch.no_grad():
         run.network.mlp_output.weight.zero_()
         run.network.product_output.uniform_(-2, 2)
@@ -87,7 +90,7 @@ def test_neumf_without_the_networks_output_weights_it_is_gmf(planted):
 
 def test_neumf_without_gmfs_output_weights_it_is_a_network_over_both_vectors(planted):
     """Written out for one pair, as printed: layers over the concatenation [user; item]."""
-    run = NEUMF_METHOD.training_run(planted.target)
+    run = NEUMF_METHOD.training_run(TrainingData.target_only(planted.target))
     with torch.no_grad():
         run.network.product_output.zero_()
     a = neumf_arrays(run)
@@ -104,7 +107,7 @@ def test_neumf_without_gmfs_output_weights_it_is_a_network_over_both_vectors(pla
 
 def test_neumf_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(planted, monkeypatch):
     config = NeuMFConfig(product_width=4, width=8, dropout=0.0, negatives=2, regularisation=0.0)
-    run = NeuMF(config=config, options=NEUMF_QUICK).training_run(planted.target)
+    run = NeuMF(config=config, options=NEUMF_QUICK).training_run(TrainingData.target_only(planted.target))
     drawn = torch.tensor([[5, 9]])
     monkeypatch.setattr(run.negatives, "draw", lambda users, count: drawn[:, :count])
     scores = run.fitted_model().score(run.user_of[:1].numpy())[0].astype(float)
@@ -113,7 +116,7 @@ def test_neumf_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(pl
     assert run.step(torch.tensor([0])).item() == pytest.approx(wanted, rel=1e-5)
     lengths = NeuMF(
         config=NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), options=NEUMF_QUICK
-    ).training_run(planted.target)
+    ).training_run(TrainingData.target_only(planted.target))
     assert lengths.step(torch.tensor([0])).item() > wanted
 
 

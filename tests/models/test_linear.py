@@ -1,5 +1,7 @@
 """Methods in closed form: EASE from every side, item-kNN, ridge regression on release rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -48,7 +50,7 @@ def inputs(kind, seed=0):
         "release": rng.standard_normal((USERS, OTHERS)).astype(np.float32),
     }[kind]
     users, items = tuple(f"u{u}" for u in range(USERS)), tuple(f"i{i}" for i in range(ITEMS))
-    return TrainingData(users, items, target, source, np.full(USERS, source is not None))
+    return TrainingData(Ratings(target, users, items), source, np.full(USERS, source is not None))
 
 
 def stacked(given, weight):
@@ -138,7 +140,7 @@ def test_popularity_breaks_ties_and_nothing_else():
 
 @pytest.mark.parametrize("regularisation", [1e-30, 1e-10])
 def test_a_hopeless_regularisation_is_refused(regularisation):
-    twins = TrainingData(("a", "b"), ("x", "y"), sp.csr_array(np.ones((2, 2))), None, np.zeros(2, dtype=bool))
+    twins = TrainingData.target_only(Ratings(sp.csr_array(np.ones((2, 2))), ("a", "b"), ("x", "y")))
     with pytest.raises(ParameterError, match="too small"):
         solve_ease("ease", twins, regularisation=regularisation)
 
@@ -181,7 +183,7 @@ def test_low_rank_says_what_it_needs_before_it_starts(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     monkeypatch.setattr(linear, "RANK", 10**6)
     given = inputs("nothing")
-    wide = TrainingData(given.users, given.items, given.ratings, np.zeros((USERS, 9000), np.float32), given.present)
+    wide = replace(given, source=np.zeros((USERS, 9000), np.float32))
     with pytest.raises(InputError, match=r"EASE of rank 1,000,000 on 30 users and 9,020 columns needs about .* MB"):
         solve_ease("ease", wide, regularisation=2.0, side=Side.LOW_RANK)
 

@@ -18,7 +18,7 @@ from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import require_trainable, train_network
 from pricdr.training.run_log import RunLog
-from tests.models.contracts import HETERO, PAPER, QUICK, SMALL, KilledError, wide
+from tests.models.contracts import HETERO, PAPER, QUICK, SMALL, KilledError, source_stage, target_stage, wide
 
 TARGET_ONLY = DMF(config=TargetStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2), options=QUICK)
 
@@ -55,16 +55,12 @@ class TestPaperPreset(RecommenderContract):
     serves_cold_users = True
 
 
-def source_stage(planted, inputs, method=HETERO):
-    return method.source_stage(method.target_stage(planted.target), inputs)
-
-
 RUNS = {
-    "dmf": lambda p: TARGET_ONLY.training_run(p.target),
-    "symmetric": lambda p: SYMMETRIC.target_stage(p.target),
-    "release": lambda p: source_stage(p, TrainingData.of(p.target, p.release)),
-    "wide release": lambda p: source_stage(p, TrainingData.of(p.target, wide(p))),
-    "plaintext": lambda p: source_stage(p, TrainingData.plaintext(p.domains)),
+    "dmf": lambda p: TARGET_ONLY.training_run(TrainingData.target_only(p.target)),
+    "symmetric": lambda p: target_stage(TrainingData.target_only(p.target), SYMMETRIC),
+    "release": lambda p: source_stage(TrainingData.of(p.target, p.release)),
+    "wide release": lambda p: source_stage(TrainingData.of(p.target, wide(p))),
+    "plaintext": lambda p: source_stage(p.plaintext),
     "paper": lambda p: paper._Run(TrainingData.of(p.target, p.release), PAPER, None),
 }
 
@@ -104,7 +100,7 @@ def test_users_missing_from_the_release_are_served_by_their_history(planted):
 
 
 def test_what_a_recommendation_rests_on_follows_the_trust(planted):
-    stage = source_stage(planted, TrainingData.of(planted.target, planted.release))
+    stage = source_stage(TrainingData.of(planted.target, planted.release))
     for trust, expected in ((Trust(0.0, 0.0), {"history", "popularity"}), (Trust(0.5, 0.5), {"both", "release"})):
         model = stage.fitted_model("hetero", trust)
         assert {model.basis(at).value for at in range(60)} == expected
@@ -158,9 +154,7 @@ def test_narrow_releases_have_settings_of_their_own_and_wide_ones_keep_theirs(pl
 
     def vectors(release, config):
         method = replace(HETERO, config=config)
-        finished = method.target_stage(planted.target)
-        finished.network.eval()
-        stage = method.source_stage(finished, TrainingData.of(planted.target, release))
+        stage = source_stage(TrainingData.of(planted.target, release), method)
         train_network(stage, method.options)
         return stage.fitted_model("hetero", Trust(1.0, 1.0)).user_vectors
 
@@ -288,12 +282,12 @@ def test_rows_too_large_to_square_are_scaled_like_any_others():
 
 def test_the_source_stage_learns_from_users_with_a_history_and_a_row(planted):
     some = release_with_rows(planted.release.matrix[10:], planted.release.users[10:])
-    stage = source_stage(planted, TrainingData.of(planted.target, some))
+    stage = source_stage(TrainingData.of(planted.target, some))
     assert stage.examples.tolist() == list(range(10, 48))
 
 
 def test_validation_scores_cold_users_as_a_fully_trusted_source_does(planted):
-    stage = source_stage(planted, TrainingData.of(planted.target, planted.release))
+    stage = source_stage(TrainingData.of(planted.target, planted.release))
     stage.network.eval()
     cold, items = torch.arange(48, 60), torch.arange(40).expand(12, 40)
     model = stage.fitted_model("hetero", Trust(1.0, 1.0))
@@ -327,7 +321,7 @@ def test_a_release_is_counted_by_the_rows_and_copies_it_needs(monkeypatch):
 @pytest.mark.parametrize(("left_out", "repeats"), [(0.0, True), (0.5, False)])
 def test_entry_dropout_leaves_out_other_ratings_in_each_step(planted, left_out, repeats):
     method = replace(HETERO, config=replace(SMALL, dropout=0.0, entry_dropout=left_out))
-    stage = method.target_stage(planted.target)
+    stage = target_stage(TrainingData.target_only(planted.target), method)
     first, second = (stage.step(torch.arange(48)).item() for _ in range(2))
     assert (first == second) == repeats
 
@@ -338,7 +332,7 @@ def test_one_rating_is_a_history(planted):
     keep = np.zeros(len(planted.target), dtype=bool)
     keep[first] = True
     target = planted.target.only(keep)
-    stage = source_stage(planted, TrainingData.of(target, planted.release))
+    stage = source_stage(TrainingData.of(target, planted.release))
     assert stage.examples.tolist() == list(range(48))
     assert p_value(stage.data, permutations=19) < 1
 
@@ -346,5 +340,5 @@ def test_one_rating_is_a_history(planted):
 @pytest.mark.parametrize(("dim", "narrow"), [(NARROW, True), (NARROW + 1, False)])
 def test_a_release_of_up_to_32_numbers_is_narrow(planted, dim, narrow):
     rows = np.random.default_rng(0).standard_normal((60, dim))
-    stage = source_stage(planted, TrainingData.of(planted.target, release_with_rows(rows, planted.release.users)))
+    stage = source_stage(TrainingData.of(planted.target, release_with_rows(rows, planted.release.users)))
     assert stage.narrow == narrow

@@ -23,7 +23,7 @@ from pricdr.models.gates import select_newcomers
 from pricdr.models.methods.linear import EASEReleaseConfig, Popularity
 from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import release_with_rows
-from tests.models.contracts import PAPER, QUICK
+from tests.models.contracts import PAPER, QUICK, source_stage
 
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.0, entry_dropout=0.3, release_dropout=0.0)
 EVERY_METHOD = (
@@ -149,7 +149,7 @@ def test_the_papers_form_gives_popular_items_to_users_it_cannot_serve(planted, t
 def test_stand_ins_are_trained_on_when_trust_is_settled(planted):
     """Users who are left out to choose by are not left out of the deployed model."""
     method = EVERY_METHOD[0]
-    stage = method.source_stage(method.target_stage(planted.target), TrainingData.of(planted.target, planted.release))
+    stage = source_stage(TrainingData.of(planted.target, planted.release), method)
     assert len(stage.examples) == 48
     newcomers = select_newcomers(stage.data, None, seed=0)
     before = stage.identity

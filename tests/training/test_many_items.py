@@ -51,7 +51,9 @@ def matrix(users=USERS, items=ITEMS, per_user=PER_USER):
 def stage():
     users, items = (tuple(map(str, range(count))) for count in (USERS, ITEMS))
     config = TargetStageConfig(hidden=HIDDEN, width=WIDTH, other_items=100)
-    return TargetStage(TwoTowers, Ratings(matrix(), users, items), config, TrainingOptions(device="cpu"))
+    return TargetStage(
+        TwoTowers, TrainingData.target_only(Ratings(matrix(), users, items)), config, TrainingOptions(device="cpu")
+    )
 
 
 def test_the_loss_of_a_batch_allocates_nothing_of_the_size_of_all_items(stage):
@@ -104,7 +106,7 @@ def test_drawn_items_have_the_distribution_of_listed_ones(monkeypatch):
 def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
     ratings = matrix(120, 400, 6)
     ids = tuple(map(str, range(400)))
-    inputs = TrainingData(ids[:120], ids, ratings, np.ones((120, 3), np.float32), np.ones(120, bool))
+    inputs = TrainingData(Ratings(ratings, ids[:120], ids), np.ones((120, 3), np.float32), np.ones(120, bool))
     monkeypatch.setattr(sampling, "LISTED", 10)
     held_out = select_newcomers(inputs, None, seed=1).held_out
     assert len(held_out) >= 24
@@ -118,6 +120,8 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
 
 def test_the_loss_over_all_items_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
-    inputs = TrainingData(("a",), ("i",), matrix(), np.ones((USERS, 4), np.float32), np.ones(USERS, bool))
+    users, items = (tuple(map(str, range(count))) for count in (USERS, ITEMS))
+    target = Ratings(matrix(), users, items)
+    inputs = TrainingData(target, np.ones((USERS, 4), np.float32), np.ones(USERS, bool))
     with pytest.raises(InputError, match="the paper's loss over all 1,000,001 items needs about"):
         paper._Run(inputs, PaperCDR(config=paper.PaperConfig(hidden=8, width=4)), None)

@@ -6,15 +6,12 @@ none of that. It reads no files, parses no arguments and owns no epoch loop.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-import numpy as np
-
 from pricdr import __version__
-from pricdr.arrays import BoolArray
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import HeldOut, set_aside
 from pricdr.errors import (
@@ -26,7 +23,7 @@ from pricdr.errors import (
     require_share,
 )
 from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin
-from pricdr.models.training_data import ReleaseRows
+from pricdr.models.training_data import TrainingData
 from pricdr.progress import Progress
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
@@ -120,45 +117,47 @@ class Method(ABC):
 
     def _fit(
         self,
-        train: Callable[..., Trained],
-        target: Ratings,
-        beside: Sequence[Any],
+        data: TrainingData,
         validation: HeldOut | None,
         chosen: Chosen | None,
         log: RunLog,
         progress: Progress | bool,
-        *,
-        known: BoolArray | None = None,
         **origin: Any,  # noqa: ANN401 - fields of Origin
     ) -> FittedModel:
         """Choose, unless that was done before; then train on everything, and return a model that records both.
 
         A training chooses by ``validation``, or follows what was ``chosen``. With neither, one on all but some items
         that are set aside chooses; where the ratings are too few for that, every epoch is trained, and the result says
-        why. ``known`` are the users with data of the source: those who can stand in for cold users.
+        why.
         """
         if validation is not None and chosen is not None:
             raise ParameterError("give validation to choose by, or what was chosen before, not both")
-        chooses = self.options is not None or isinstance(self, ReleaseMethod)
-        sizes = f"{len(target.users):,} users x {len(target.items):,} items"
+        sizes = f"{len(data.target.users):,} users x {len(data.items):,} items"
         with log.reporting_to(progress) as run_log:
-            if validation is None and chosen is None and chooses:
+            if validation is None and chosen is None and (self.options is not None or isinstance(self, ReleaseMethod)):
                 run_log.working(f"{CHOOSING} {self.name}", sizes)
                 seed = 0 if self.options is None else self.options.seed
+                # Only users with data of the source can stand in for cold users.
+                known = None if data.source is None else data.present[: len(data.target.users)]
+                cold = 0.0 if known is None else _COLD_SHARE
                 try:
-                    kept, held_out = set_aside(
-                        target, seed=seed, cold=0.0 if known is None else _COLD_SHARE, among=known
-                    )
+                    kept, held_out = set_aside(data.target, seed=seed, cold=cold, among=known)
                 except InputError as error:
                     chosen = Chosen(not_chosen=str(error))
                 else:
-                    _, chosen = train(
-                        kept, *beside, validation=held_out, chosen=NOTHING_CHOSEN, log=run_log.in_phase(CHOOSING)
-                    )
+                    most, choosing = replace(data, target=kept), run_log.in_phase(CHOOSING)
+                    _, chosen = self._train(most, validation=held_out, chosen=NOTHING_CHOSEN, log=choosing)
             run_log.working(f"fitting {self.name}", sizes)
-            model, settled = train(target, *beside, validation=validation, chosen=chosen or NOTHING_CHOSEN, log=run_log)
+            model, settled = self._train(data, validation=validation, chosen=chosen or NOTHING_CHOSEN, log=run_log)
         about = Origin(self.settings(), software=f"pricdr {__version__}", **origin)
         return replace(model, chosen=settled, origin=about)
+
+    @abstractmethod
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults.
+
+        ``data`` holds the target's ratings, and rows of the source for a method that sees them.
+        """
 
 
 class TargetMethod(Method):
@@ -183,12 +182,8 @@ class TargetMethod(Method):
             log: where the training reports to.
             progress: True shows how far it has come; a function is called with it.
         """
-        target = Ratings.of(target)
-        return self._fit(self._train, target, (), validation, chosen, log, progress, trained_on=target.fingerprint())
-
-    @abstractmethod
-    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults."""
+        data = TrainingData.target_only(Ratings.of(target))
+        return self._fit(data, validation, chosen, log, progress, trained_on=data.target.fingerprint())
 
 
 class ReleaseMethod(Method):
@@ -221,29 +216,17 @@ class ReleaseMethod(Method):
                 "the release is marked NOT PRIVATE and must not be used "
                 "(allow_not_private, or --allow-not-private, is for experiments)"
             )
-        target, listed = Ratings.of(target), set(release.users)
-        # Only these can show what a release row is worth: whoever it does not list has none.
-        known = np.array([user in listed for user in target.users], dtype=bool)
-        origin: dict[str, Any] = {
-            "trained_on": target.fingerprint(),
-            "release": release.sha256(),
-            # Only a signature that was checked says anything about who made the release.
-            "release_signed_by": release.certificate.signed_by if release.verified else None,
-            "release_covers": (int(known.sum()), len(known)),
-            "certificate": release.certificate,
-            "release_verified": release.verified,
-        }
+        data = TrainingData.of(Ratings.of(target), release)
         return self._fit(
-            *(self._train, target, (release,), validation, chosen, log, progress),
-            known=known,
-            **origin,
+            *(data, validation, chosen, log, progress),
+            trained_on=data.target.fingerprint(),
+            release=release.sha256(),
+            # Only a signature that was checked says anything about who made the release.
+            release_signed_by=release.certificate.signed_by if release.verified else None,
+            release_covers=(int(data.present[: len(data.target.users)].sum()), len(data.target.users)),
+            certificate=release.certificate,
+            release_verified=release.verified,
         )
-
-    @abstractmethod
-    def _train(
-        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        """Train once, see :class:`TargetMethod`."""
 
 
 class PlaintextMethod(Method):
@@ -264,24 +247,7 @@ class PlaintextMethod(Method):
         Users of either side are served: the target's first, then the source's others, as cold users. For the
         arguments, see :meth:`TargetMethod.fit`.
         """
-        target, source = Ratings.of(target), Ratings.of(source)
-        own = set(target.users)
-        if not own & set(source.users):
-            raise InputError(
-                f"none of the source's {len(source.users):,} users is among the target's {len(target.users):,}: "
-                "are these the same people?"
-            )
-        everyone = target.users + tuple(user for user in source.users if user not in own)
-        others = source.select(users=everyone)
-        return self._fit(
-            *(self._train_plaintext, target.select(users=everyone), (others,), validation, chosen, log, progress),
-            known=np.diff(others.matrix.indptr) > 0,
-            trained_on=target.fingerprint(),
-            plaintext_source=True,
-        )
-
-    @abstractmethod
-    def _train_plaintext(
-        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        """Train once on ratings of the same users, see :class:`TargetMethod`."""
+        target = Ratings.of(target)
+        data = TrainingData.plaintext(target, Ratings.of(source))
+        about = {"trained_on": target.fingerprint(), "plaintext_source": True}
+        return self._fit(data, validation, chosen, log, progress, **about)

@@ -14,20 +14,22 @@ stand in for them: their rows are left out while rows are fitted to histories, a
 alone. If their rows had been fitted, a network that only memorised them would look like one that learnt.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pricdr.arrays import BoolArray, Float64Array, IntArray
-from pricdr.data.csr import CSR, sp
+from pricdr.data.csr import CSR
 from pricdr.data.splits import NEGATIVES, HeldOut, draw_negatives
 from pricdr.evaluation.verdict import clearly_above
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.training_data import TrainingData, unit_rows
 from pricdr.randomness import Simulation
+
+Choice = TypeVar("Choice", bound=Hashable)
 
 SIGNIFICANCE: Final = 0.005
 """The share of worthless releases that pass the evidence test."""
@@ -53,19 +55,14 @@ class Newcomers:
 
     def hidden_from(self, data: TrainingData) -> TrainingData:
         """Return the data without the histories of the stand-ins, which makes them cold users."""
-        if not self.stand_ins.any():
-            return data
-        kept = sp.csr_array(sp.diags_array((~self.stand_ins).astype(np.float64)) @ data.ratings)
-        kept.eliminate_zeros()
-        return replace(data, ratings=kept)
+        own = data.target.matrix
+        hidden = np.repeat(self.stand_ins[: own.shape[0]], np.diff(own.indptr))
+        return replace(data, target=data.target.only(~hidden))
 
 
 @dataclass(frozen=True, eq=False)
 class Gates:
-    """Whether a release may be used, and for whom: evidence decides the first, newcomers and validation the second.
-
-    What an earlier training has settled stays as it is.
-    """
+    """Whether a release may be used, and for whom: evidence decides the first, newcomers and validation the second."""
 
     evidence: float | None
     """The p-value of the evidence test; None where it was not made."""
@@ -76,16 +73,9 @@ class Gates:
 
     @classmethod
     def of(
-        cls,
-        data: TrainingData,
-        validation: HeldOut | None,
-        chosen: Chosen,
-        *,
-        seed: int = 0,
-        enabled: bool = True,
-        require_evidence: bool = True,
+        cls, data: TrainingData, validation: HeldOut | None, chosen: Chosen, *, seed: int = 0, enabled: bool = True
     ) -> "Gates":
-        """Return what can be said before anything is trained.
+        """Return what can be said before anything is trained. Ratings in plaintext need not pass the evidence test.
 
         Args:
             data: Target and source, lined up.
@@ -93,14 +83,13 @@ class Gates:
             chosen: What an earlier training chose: without ``validation`` its trust is settled.
             seed: For the draw of stand-ins.
             enabled: If false (for ablations) the source is trusted whatever is known; newcomers still pick an epoch.
-            require_evidence: If false, the source need not pass the evidence test.
         """
         if not enabled:
             newcomers = None if validation is None else select_newcomers(data, validation, seed=seed)
             return cls(chosen.evidence, TRUSTED, newcomers)
         if validation is None and chosen.trust is not None:
             return cls(chosen.evidence, chosen.trust, None)
-        evidence = p_value(data) if require_evidence else chosen.evidence
+        evidence = chosen.evidence if data.is_plaintext else p_value(data)
         if evidence is not None and evidence > SIGNIFICANCE:
             return cls(evidence, UNTRUSTED, None)
         return cls(evidence, None, select_newcomers(data, validation, seed=seed))
@@ -110,24 +99,23 @@ class Gates:
         """Whether the source is not used at all, before anything is trained on it."""
         return self.trust == UNTRUSTED
 
-    def require_newcomers(self) -> Newcomers:
-        """Return the newcomers, where trust is not settled."""
-        assert self.newcomers is not None
-        return self.newcomers
-
-    def trust_in_rows(self, ndcg: Callable[[Newcomers], tuple[Float64Array, Float64Array]]) -> Trust:
-        """Return the trust in a source that was not refused; ``ndcg`` is of newcomers by their rows, and by popularity.
-
-        Unless that was settled before, cold users are served by their rows only if newcomers show a gain.
-        """
+    def settle(self, choose: Callable[[Newcomers], Trust]) -> Trust:
+        """Return the trust in the source; ``choose`` says it by newcomers, unless it was settled before."""
         if self.trust is not None:
             return self.trust
-        return Trust(1.0, 1.0 if shows_gain(*ndcg(self.require_newcomers())) else 0.0)
+        assert self.newcomers is not None
+        return choose(self.newcomers)
 
-    def held_out_to_choose_by(self, validation: HeldOut | None) -> HeldOut | None:
-        """Return what picks an epoch of a network that serves newcomers: their items, if there is validation."""
-        use_newcomers = validation is not None and self.newcomers is not None and len(self.newcomers.held_out)
-        return self.require_newcomers().held_out if use_newcomers else validation
+
+def best_above(ndcg: Mapping[Choice, Float64Array], popular: Float64Array) -> Choice | None:
+    """Return the choice with the best NDCG@10, the first of equals; None where it does not clearly beat popularity.
+
+    Clearly is by more than a standard error, over two users or more: by chance alone the best of several looks better.
+    """
+    if len(popular) < 2:
+        return None
+    best = max(ndcg, key=lambda choice: float(ndcg[choice].mean()))
+    return best if clearly_above(ndcg[best], popular) else None
 
 
 def p_value(data: TrainingData, *, permutations: int = PERMUTATIONS) -> float:
@@ -136,7 +124,7 @@ def p_value(data: TrainingData, *, permutations: int = PERMUTATIONS) -> float:
     The permutations are always the same, so that trainings are repeatable.
     """
     source: Any = data.source
-    both = data.present & (np.diff(data.ratings.indptr) > 0)
+    both = data.present & data.warm
     rows = unit_rows(source[both])
     if not rows.any():
         return 1.0
@@ -180,8 +168,7 @@ def select_newcomers(data: TrainingData, validation: HeldOut | None, *, seed: in
 
     Without validation all newcomers are stand-ins, and one rating of each is held out.
     """
-    warm = np.diff(data.ratings.indptr) > 0
-    simulation = Simulation(seed)
+    warm, simulation = data.warm, Simulation(seed)
     if validation is None:
         stand_ins = _draw_stand_ins(np.flatnonzero(warm & data.present), simulation)
         return Newcomers(_held_out(data, stand_ins, simulation), _mask(stand_ins, len(warm)))
@@ -192,11 +179,6 @@ def select_newcomers(data: TrainingData, validation: HeldOut | None, *, seed: in
     candidates = np.unique(users[warm[users] & data.present[users]])
     is_stand_in = _mask(_draw_stand_ins(candidates, simulation), len(warm))
     return Newcomers(validation.only(cold | is_stand_in[users]), is_stand_in)
-
-
-def shows_gain(own: Float64Array, popular: Float64Array) -> bool:
-    """Return whether rows alone beat popularity by more than a standard error; False for fewer than two users."""
-    return len(own) > 1 and clearly_above(own, popular)
 
 
 def _draw_stand_ins(candidates: IntArray, simulation: Simulation) -> IntArray:

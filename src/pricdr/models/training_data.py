@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from pricdr.arrays import BoolArray, Float32Array
 from pricdr.data.csr import CSR, sp
-from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError, printable
 from pricdr.memory import require_memory
 from pricdr.models.fitted import FittedModel, Vectors
+
+if TYPE_CHECKING:
+    from pricdr.release import Release
 
 _LOW: Final = 0.2
 _EXAMPLES: Final = 3
@@ -73,67 +76,95 @@ _SQUARES_FIT: Final = 1e15
 """Up to here sums of squares fit single precision; the scale of a release is taken out anyway."""
 
 
-class ReleaseRows(Protocol):
-    """What a model needs of a :class:`pricdr.Release`: the noisy rows and whose they are."""
-
-    @property
-    def matrix(self) -> Float32Array:
-        """Users x dim."""
-        ...
-
-    @property
-    def users(self) -> Ids:
-        """One id per row."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Target ratings and rows of the source, row by row for the same users."""
+    """Target ratings and rows of the source for the same users: the target's first, then a release's others."""
 
-    users: Ids
-    items: Ids
-    ratings: CSR
+    target: Ratings
     source: Float32Array | CSR | None
     """A release's rows (dense), the plaintext ratings (sparse), or nothing; zero where a user has no row."""
     present: BoolArray
     """Which users have a row of the source."""
+    others: Ids = ()
+    """The users of a release whom the target does not have."""
 
     @classmethod
     def target_only(cls, target: Ratings) -> "TrainingData":
         """Return the target's ratings alone."""
-        return cls(target.users, target.items, target.matrix, None, np.zeros(len(target.users), dtype=bool))
+        return cls(target, None, np.zeros(len(target.users), dtype=bool))
 
     @classmethod
-    def of(cls, target: Ratings, release: ReleaseRows) -> "TrainingData":
-        """Return the target's ratings beside the release's rows: the target's users first, then the release's others.
+    def of(cls, target: Ratings, release: "Release") -> "TrainingData":
+        """Return the target's ratings beside the release's rows.
 
         Release rows are centred, and scaled to norm 1 on average; one that is far longer than the others is shortened.
         """
         matrix, users = release.matrix, release.users
         at = {user: position for position, user in enumerate(target.users)}
-        if not any(user in at for user in users):
+        others = tuple(user for user in users if user not in at)
+        if len(others) == len(users):
             raise InputError(
                 f"none of the release's {len(users):,} users is among the target's {len(target.users):,}: "
                 f"is it a release over another user list? {Coverage.of(target.users, users).examples()}"
             )
-        newcomers = tuple(user for user in users if user not in at)
-        at |= {user: len(target.users) + position for position, user in enumerate(newcomers)}
-        everyone = target.users + newcomers
+        at |= {user: position for position, user in enumerate(others, len(target.users))}
         # Before anything is allocated: a row for everyone here and in the evidence test, and for those listed the
         # copies that centring and shortening make.
-        cells = (2 * len(everyone) + 5 * len(users)) * matrix.shape[1]
-        require_memory(4 * cells, f"a release of {matrix.shape[1]:,} numbers a row, for {len(everyone):,} users,")
+        cells = (2 * len(at) + 5 * len(users)) * matrix.shape[1]
+        require_memory(4 * cells, f"a release of {matrix.shape[1]:,} numbers a row, for {len(at):,} users,")
         places = np.array([at[user] for user in users])
-        rows = np.zeros((len(everyone), matrix.shape[1]), dtype=np.float32)
+        rows = np.zeros((len(at), matrix.shape[1]), dtype=np.float32)
         centred = _shortened(matrix)
         # A release says nothing by its scale: noise and the number of ratings set it.
         rows[places] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
-        present = np.zeros(len(everyone), dtype=bool)
+        present = np.zeros(len(at), dtype=bool)
         present[places] = True
-        empty = sp.csr_array((len(newcomers), len(target.items)))
-        stacked = sp.vstack([target.matrix, empty], format="csr") if newcomers else target.matrix
-        return cls(everyone, target.items, stacked, rows, present)
+        return cls(target, rows, present, others)
+
+    @classmethod
+    def plaintext(cls, target: Ratings, source: Ratings) -> "TrainingData":
+        """NOT PRIVATE: the source's ratings as they are; both are over the users of either side."""
+        own = set(target.users)
+        if not own & set(source.users):
+            raise InputError(
+                f"none of the source's {len(source.users):,} users is among the target's {len(target.users):,}: "
+                "are these the same people?"
+            )
+        everyone = target.users + tuple(user for user in source.users if user not in own)
+        matrix = source.select(users=everyone).matrix
+        return cls(target.select(users=everyone), matrix, np.diff(matrix.indptr) > 0)
+
+    @property
+    def users(self) -> Ids:
+        """Return everyone who is served."""
+        return self.target.users + self.others
+
+    @property
+    def items(self) -> Ids:
+        """Return the target's items."""
+        return self.target.items
+
+    @cached_property
+    def ratings(self) -> CSR:
+        """Return the target's ratings, one row for everyone."""
+        empty = sp.csr_array((len(self.others), len(self.items)))
+        return sp.vstack([self.target.matrix, empty], format="csr") if self.others else self.target.matrix
+
+    @cached_property
+    def warm(self) -> BoolArray:
+        """Return which users have a history."""
+        return np.diff(self.ratings.indptr) > 0
+
+    @property
+    def is_plaintext(self) -> bool:
+        """Return whether the source is there as it is: NOT PRIVATE."""
+        return isinstance(self.source, sp.csr_array)
+
+    def arrays(self) -> list[Any]:
+        """Return all that a training learns from, to tell it from any other."""
+        source: Any = self.source
+        rows = [] if source is None else [source.indptr, source.indices] if self.is_plaintext else [source]
+        return [self.ratings.indptr, self.ratings.indices, self.present, *rows]
 
     def model(
         self,
@@ -147,12 +178,6 @@ class TrainingData:
         arrays = {"user_vectors": user_vectors, "item_vectors": item_vectors, "item_bias": item_bias}
         about = {"seen": self.ratings, "in_release": self.present, **more}
         return FittedModel(method=method, users=self.users, items=self.items, **arrays, **about)
-
-    @classmethod
-    def plaintext(cls, pair: DomainPair) -> "TrainingData":
-        """NOT PRIVATE: the source's ratings as they are."""
-        source = pair.source.matrix
-        return cls(pair.users, pair.target.items, pair.target.matrix, source, np.diff(source.indptr) > 0)
 
 
 def unit_rows(rows: Float32Array) -> Float32Array:

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pytest
 
 from pricdr._publish import publish
-from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.fitted import Basis, FittedModel
 from pricdr.models.methods.linear import Popularity
+from pricdr.models.training_data import TrainingData
 from pricdr.privacy.accounting import Guarantee
 from pricdr.release import Release
 from pricdr.strategies import JLT
@@ -61,9 +61,9 @@ class Planted:
         )
 
     @property
-    def domains(self) -> DomainPair:
+    def plaintext(self) -> TrainingData:
         """Both sides in plaintext."""
-        return DomainPair(self.source, self.target)
+        return TrainingData.plaintext(self.target, self.source)
 
 
 def release_with_rows(rows: npt.NDArray[np.float32], users: Sequence[str]) -> Release:

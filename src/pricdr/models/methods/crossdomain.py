@@ -8,50 +8,43 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 
 from pricdr.arrays import Float32Array
-from pricdr.data.pairs import DomainPair
-from pricdr.data.ratings import Ratings
-from pricdr.models.base import Config, SearchSpace
+from pricdr.data.csr import CSR
+from pricdr.models.base import Config, PlaintextMethod, SearchSpace
 from pricdr.models.fitted import FittedModel
 from pricdr.models.interaction import Interaction
-from pricdr.models.methods.networks import NetworkRun, PairNetworkMethod, SparseTower, in_blocks, log_odds, numbers
-from pricdr.models.training_data import TrainingData
+from pricdr.models.methods.networks import NetworkMethod, NetworkRun, SparseTower, in_blocks, log_odds, numbers
 from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import cross_entropy_per_user
 from pricdr.training.rows import Bags, Negatives, SparseRows
 
 _MASKED: Final = -1e9
 """A user part that switches off every unit of a network over pairs (a ReLU follows): what is left is the item bias."""
-Rows = TypeVar("Rows", bound=SparseRows)
 Layers: TypeAlias = tuple[tuple[Tensor, Tensor], ...]
 """Weights and biases."""
 
 
-class _RivalRun(NetworkRun[DomainPair], Generic[Rows]):
+class _RivalRun(NetworkRun):
     """A training on what each user rated in both domains."""
 
-    def prepare(self) -> None:
-        """Bring both domains to the device."""
-        self.source, self.target = self.domain(self.data.source), self.domain(self.data.target)
-
-    @abstractmethod
-    def domain(self, ratings: Ratings) -> Rows:
-        """Return the ratings of one domain on the device."""
+    rows_a: SparseRows
+    """The source's, ``rows_b`` the target's."""
+    rows_b: SparseRows
 
     @property
-    def examples(self) -> Tensor:
+    def examples(self) -> Tensor:  # type: ignore[override]
         """The users with a rating in either domain."""
         return torch.nonzero(self.known(torch.arange(len(self.data.users), device=self.device))).squeeze(1)
 
     def known(self, users: Tensor) -> Tensor:
         """Return which users have a rating in either domain."""
-        return (self.source.counts[users] > 0) | (self.target.counts[users] > 0)
+        return (self.rows_a.counts[users] > 0) | (self.rows_b.counts[users] > 0)
 
     @abstractmethod
     def user_outputs(self, users: Tensor) -> Tensor:
@@ -65,18 +58,18 @@ class _RivalRun(NetworkRun[DomainPair], Generic[Rows]):
 class DomainExamples(SparseRows):
     """One domain's ratings by user, on the device, and what they are compared with."""
 
-    def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
-        super().__init__(ratings.matrix, device)
-        self._ratings = ratings
-        self.negatives = Negatives(ratings.matrix, device)
-        counts = torch.bincount(self.all().columns, minlength=len(ratings.items))
+    def __init__(self, matrix: CSR, negatives: int, device: torch.device) -> None:
+        super().__init__(matrix, device)
+        self._matrix = matrix
+        self.negatives = Negatives(matrix, device)
+        counts = torch.bincount(self.all().columns, minlength=matrix.shape[1])
         # The log-odds of an example being a rating and not a draw, where only its item is known.
         self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
 
     @cached_property
     def columns(self) -> Bags:
         """Who rated each item."""
-        return SparseRows(self._ratings.matrix.T.tocsr(), self.counts.device).all()
+        return SparseRows(self._matrix.T.tocsr(), self.counts.device).all()
 
 
 def _errors(logits: Tensor) -> Tensor:
@@ -84,12 +77,16 @@ def _errors(logits: Tensor) -> Tensor:
     return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
 
 
-class PairedRun(_RivalRun[DomainExamples]):
+class PairedRun(_RivalRun):
     """A training on every rating of a batch of users in both domains, beside drawn negatives."""
 
-    def domain(self, ratings: Ratings) -> DomainExamples:
-        """Return every rating by user, and what to draw beside it."""
-        return DomainExamples(ratings, self.config.negatives, self.device)
+    rows_a: DomainExamples
+    rows_b: DomainExamples
+
+    def prepare(self) -> None:
+        """Bring every rating of both domains, and what to draw beside it."""
+        both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
+        self.rows_a, self.rows_b = (DomainExamples(one, self.config.negatives, self.device) for one in both)
 
     @abstractmethod
     def user_parts(self, users: Tensor) -> Tensor:
@@ -119,7 +116,7 @@ class PairedRun(_RivalRun[DomainExamples]):
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
         """Return how validation scores."""
-        item_parts, log_odds = self.item_parts(), self.target.log_odds
+        item_parts, log_odds = self.item_parts(), self.rows_b.log_odds
         return lambda users, items: self.logits(self.user_outputs(users)[:, None] + item_parts[items]) + log_odds[items]
 
     @torch.no_grad()
@@ -127,17 +124,20 @@ class PairedRun(_RivalRun[DomainExamples]):
         """Return the network as an interaction; there are no vectors, and the items' log-odds are their bias."""
         layers = tuple((numbers(weights), numbers(bias)) for weights, bias in self.layers())
         interaction = Interaction(self.all_user_outputs(), numbers(self.item_parts()), layers)
-        users, items = (torch.zeros(len(ids), 0).numpy() for ids in (self.data.users, self.data.target.items))
-        bias = numbers(self.target.log_odds)
-        return TrainingData.plaintext(self.data).model(self.method.name, users, items, bias, interaction=interaction)
+        users, items = (torch.zeros(count, 0).numpy() for count in self.rows_b.shape)
+        bias = numbers(self.rows_b.log_odds)
+        return self.data.model(self.method.name, users, items, bias, interaction=interaction)
 
 
-class DecodedRun(_RivalRun[SparseRows]):
-    """A training on two rows of each user, one of each domain; the target's decoder ends in ``network.target.last``."""
+class DecodedRun(_RivalRun):
+    """A training on two rows of each user, one of each domain; the target's decoder ends in ``target.last``."""
 
-    def domain(self, ratings: Ratings) -> SparseRows:
-        """Return the rows of users."""
-        return SparseRows(ratings.matrix, self.device)
+    target: Any
+
+    def prepare(self) -> None:
+        """Bring the rows of users in both domains."""
+        both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
+        self.rows_a, self.rows_b = (SparseRows(one, self.device) for one in both)
 
     @staticmethod
     def inputs(domain: SparseRows, users: Tensor) -> tuple[Tensor, Bags, Tensor]:
@@ -156,15 +156,14 @@ class DecodedRun(_RivalRun[SparseRows]):
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
         """Return how validation scores."""
-        last = self.network.target.last
+        last = self.target.last
         return lambda users, items: (self.user_outputs(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
-        last = self.network.target.last
-        items, bias = numbers(last.weight), numbers(last.bias)
-        return TrainingData.plaintext(self.data).model(self.method.name, self.all_user_outputs(), items, bias)
+        items, bias = numbers(self.target.last.weight), numbers(self.target.last.bias)
+        return self.data.model(self.method.name, self.all_user_outputs(), items, bias)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,36 +194,27 @@ class _CoNetSide(nn.Module):
         self.last = nn.Linear(width // 4, 1)
 
 
-class _CoNetNetwork(nn.Module):
-    def __init__(self, pair: DomainPair, config: CoNetConfig) -> None:
-        super().__init__()
-        width = config.width
-        self.users = nn.Parameter(0.01 * torch.randn(len(pair.users), width))
-        self.source = _CoNetSide(len(pair.source.items), width)
-        self.target = _CoNetSide(len(pair.target.items), width)
+class _CoNetRun(PairedRun):
+    config: CoNetConfig
+
+    def build(self) -> None:
+        width = self.config.width
+        self.users = nn.Parameter(0.01 * torch.randn(len(self.data.users), width))
+        self.source, self.target = (_CoNetSide(rows.shape[1], width) for rows in (self.rows_a, self.rows_b))
         self.cross_first = nn.Parameter(torch.empty(width, 2 * width))
         self.cross_second = nn.Parameter(torch.empty(width // 2, width))
         nn.init.xavier_uniform_(self.cross_first)
         nn.init.xavier_uniform_(self.cross_second)
 
-
-class _CoNetRun(PairedRun):
-    config: CoNetConfig
-    network: _CoNetNetwork
-
-    def build(self) -> _CoNetNetwork:
-        return _CoNetNetwork(self.data, self.config)
-
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
-        network, config = self.network, self.config
-        rated_a, rated_b = self.source.batch(users), self.target.batch(users)
-        parts_a = self._user_parts(network.source, network.target, users, rated_b)
-        parts_b = self._user_parts(network.target, network.source, users, rated_a)
-        loss = self._loss(network.target, self.target, users, rated_b, parts_b)
-        loss = loss + config.source * self._loss(network.source, self.source, users, rated_a, parts_a)
-        if config.sparsity:
-            loss = loss + config.sparsity * (network.cross_first.abs().sum() + network.cross_second.abs().sum())
+        rated_a, rated_b = self.rows_a.batch(users), self.rows_b.batch(users)
+        parts_a = self._user_parts(self.source, self.target, users, rated_b)
+        parts_b = self._user_parts(self.target, self.source, users, rated_a)
+        loss = self._loss(self.target, self.rows_b, users, rated_b, parts_b)
+        loss = loss + self.config.source * self._loss(self.source, self.rows_a, users, rated_a, parts_a)
+        if self.config.sparsity:
+            loss = loss + self.config.sparsity * (self.cross_first.abs().sum() + self.cross_second.abs().sum())
         return loss
 
     def _loss(self, side: _CoNetSide, domain: DomainExamples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
@@ -235,7 +225,7 @@ class _CoNetRun(PairedRun):
 
     def _user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor, elsewhere: Bags) -> Tensor:
         """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
-        cross, user = self.network.cross_first, self.network.users[users]
+        cross, user = self.cross_first, self.users[users]
         width = user.shape[1]
         mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
         there = torch.cat([user, mean], dim=1)
@@ -246,17 +236,17 @@ class _CoNetRun(PairedRun):
     def _item_parts(self, own: _CoNetSide, items: Tensor) -> Tensor:
         """Return what items add to the first layer of either side."""
         width = items.shape[-1]
-        return linear(items, torch.cat([own.first.weight[:, width:], self.network.cross_first[:, width:]]))
+        return linear(items, torch.cat([own.first.weight[:, width:], self.cross_first[:, width:]]))
 
     def _layers(self, own: _CoNetSide) -> Layers:
         """Return the layers after the first; of the second one on only the own side's outputs are read."""
         # A cross-connection adds the other side's activations, so it is one wider layer over both sides' activations.
-        second = torch.cat([own.second.weight, self.network.cross_second], dim=1)
+        second = torch.cat([own.second.weight, self.cross_second], dim=1)
         return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
 
     def _logits(self, own: _CoNetSide, parts: Tensor) -> Tensor:
         """Return the scores of sums of user and item parts."""
-        chance, training = self.config.dropout, self.network.training
+        chance, training = self.config.dropout, self.training
         hidden = dropout(relu(parts), chance, training)
         *inner, last = self._layers(own)
         for weights, bias in inner:
@@ -264,20 +254,20 @@ class _CoNetRun(PairedRun):
         return linear(hidden, *last).squeeze(-1)
 
     def user_parts(self, users: Tensor) -> Tensor:
-        return self._user_parts(self.network.target, self.network.source, users, self.source.batch(users))
+        return self._user_parts(self.target, self.source, users, self.rows_a.batch(users))
 
     def item_parts(self) -> Tensor:
-        return self._item_parts(self.network.target, self.network.target.items)
+        return self._item_parts(self.target, self.target.items)
 
     def layers(self) -> Layers:
-        return self._layers(self.network.target)
+        return self._layers(self.target)
 
     def logits(self, parts: Tensor) -> Tensor:
-        return self._logits(self.network.target, parts)
+        return self._logits(self.target, parts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoNet(PairNetworkMethod):
+class CoNet(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Hu, Zhang and Yang (CIKM 2018): a shared user embedding, and the same Hˡ in both directions.
 
     The public code trains a source and a target example of *different* users side by side and predicts without the
@@ -355,12 +345,12 @@ class _DDTCDRSide(nn.Module):
         return logits
 
 
-class _DDTCDRNetwork(nn.Module):
-    def __init__(self, pair: DomainPair, config: DDTCDRConfig) -> None:
-        super().__init__()
-        self.source = _DDTCDRSide(pair.source.matrix.shape, config)
-        self.target = _DDTCDRSide(pair.target.matrix.shape, config)
-        self.skew = nn.Parameter(0.01 * torch.randn(config.width, config.width))
+class _DDTCDRRun(PairedRun):
+    config: DDTCDRConfig
+
+    def build(self) -> None:
+        self.source, self.target = (_DDTCDRSide(rows.shape, self.config) for rows in (self.rows_a, self.rows_b))
+        self.skew = nn.Parameter(0.01 * torch.randn(self.config.width, self.config.width))
 
     def rotation(self) -> Tensor:
         """Return X: a source user's vector times X is a target user's, and Xᵀ leads back."""
@@ -368,29 +358,17 @@ class _DDTCDRNetwork(nn.Module):
         rotation: Tensor = torch.linalg.matrix_exp(self.skew - self.skew.T)
         return rotation
 
-
-class _DDTCDRRun(PairedRun):
-    config: DDTCDRConfig
-    network: _DDTCDRNetwork
-
-    def build(self) -> _DDTCDRNetwork:
-        return _DDTCDRNetwork(self.data, self.config)
-
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
-        network = self.network
-        rotation = network.rotation()
-        rated_a, rated_b = self.source.batch(users), self.target.batch(users)
-        vectors_a = network.source.users(rated_a.keep(1 - self.config.entry_dropout))
-        vectors_b = network.target.users(rated_b.keep(1 - self.config.entry_dropout))
-        in_a, in_b = self.source.counts[users] > 0, self.target.counts[users] > 0
-        mixed_a = self._hidden(vectors_a, vectors_b @ rotation.T, in_b)
-        mixed_b = self._hidden(vectors_b, vectors_a @ rotation, in_a)
-        loss_a = self._loss(network.source, network.target, self.source, users, rated_a, (mixed_a, mixed_a @ rotation))
-        loss_b = self._loss(
-            network.target, network.source, self.target, users, rated_b, (mixed_b, mixed_b @ rotation.T)
-        )
-        return loss_a + loss_b
+        source, target, there = self.source, self.target, self.rotation()
+        rated_a, rated_b = self.rows_a.batch(users), self.rows_b.batch(users)
+        vectors_a = source.users(rated_a.keep(1 - self.config.entry_dropout))
+        vectors_b = target.users(rated_b.keep(1 - self.config.entry_dropout))
+        in_a, in_b = self.rows_a.counts[users] > 0, self.rows_b.counts[users] > 0
+        mixed_a = self._hidden(vectors_a, vectors_b @ there.T, in_b)
+        mixed_b = self._hidden(vectors_b, vectors_a @ there, in_a)
+        loss_a = self._loss(source, target, self.rows_a, users, rated_a, (mixed_a, mixed_a @ there))
+        return loss_a + self._loss(target, source, self.rows_b, users, rated_b, (mixed_b, mixed_b @ there.T))
 
     def _hidden(self, vectors: Tensor, lent: Tensor, present: Tensor) -> Tensor:
         """Return the vectors, some replaced by the other domain's: cold users will have nothing else."""
@@ -417,26 +395,25 @@ class _DDTCDRRun(PairedRun):
 
     def user_parts(self, users: Tensor) -> Tensor:
         """Return what users add to the first layers of both networks, the target's first."""
-        network = self.network
-        rotation = network.rotation()
-        warm = self.target.counts[users] > 0
-        lent = network.source.users(self.source.batch(users)) @ rotation
-        vectors = torch.where(warm[:, None], network.target.users(self.target.batch(users)), lent)
-        return torch.cat([network.target.user_parts(vectors), network.source.user_parts(vectors @ rotation.T)], dim=1)
+        rotation = self.rotation()
+        warm = self.rows_b.counts[users] > 0
+        lent = self.source.users(self.rows_a.batch(users)) @ rotation
+        vectors = torch.where(warm[:, None], self.target.users(self.rows_b.batch(users)), lent)
+        return torch.cat([self.target.user_parts(vectors), self.source.user_parts(vectors @ rotation.T)], dim=1)
 
     def item_parts(self) -> Tensor:
-        items = self.network.target.items(self.target.columns)
-        return torch.cat([self.network.target.item_parts(items), self.network.source.item_parts(items)], dim=1)
+        items = self.target.items(self.rows_b.columns)
+        return torch.cat([self.target.item_parts(items), self.source.item_parts(items)], dim=1)
 
     def logits(self, parts: Tensor) -> Tensor:
         """Return the scores by both networks, each by its half of the parts."""
         here, there = parts.chunk(2, dim=2)
         share = self.config.share
-        return (1 - share) * self.network.target.logits(here) + share * self.network.source.logits(there)
+        return (1 - share) * self.target.logits(here) + share * self.source.logits(there)
 
     def layers(self) -> Layers:
         """Return both networks as one, block by block, with their shares in the last layer."""
-        own, other, share = self.network.target, self.network.source, self.config.share
+        own, other, share = self.target, self.source, self.config.share
         second = (
             torch.block_diag(own.second.weight, other.second.weight),  # type: ignore[no-untyped-call]
             torch.cat([own.second.bias, other.second.bias]),
@@ -447,7 +424,7 @@ class _DDTCDRRun(PairedRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DDTCDR(PairNetworkMethod):
+class DDTCDR(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Li and Tuzhilin (WSDM 2020), deep dual transfer, which predicts ratings, made to rank.
 
     score(u, i) = (1 − α) B(u, i) + α A(Xᵀ u, i) + the log-odds of the item alone, and cross-entropy of ratings and
@@ -554,54 +531,47 @@ class _DARecSide(nn.Module):
         return cross_entropy_per_user(self.last(self.hidden(features)), labels)
 
 
-class _DARecNetwork(nn.Module):
-    def __init__(self, source: SparseRows, target: SparseRows, config: DARecConfig) -> None:
-        super().__init__()
-        self.source, self.target = _DARecSide(source, config), _DARecSide(target, config)
-        self.extractor = nn.Sequential(nn.Linear(config.hidden, config.width), nn.ReLU())
-        self.classifier = Adversary(config.width, (16, 8), dropout=0.0)
+class _DARecRun(DecodedRun):
+    config: DARecConfig
+
+    def build(self) -> None:
+        self.source, self.target = (_DARecSide(rows, self.config) for rows in (self.rows_a, self.rows_b))
+        self.extractor = nn.Sequential(nn.Linear(self.config.hidden, self.config.width), nn.ReLU())
+        self.classifier = Adversary(self.config.width, (16, 8), dropout=0.0)
 
     def features(self, side: _DARecSide, rows: Bags) -> Tensor:
         """Return what both decoders and the domain classifier see of a row."""
         features: Tensor = self.extractor(side.embedding(rows))
         return features
 
-
-class _DARecRun(DecodedRun):
-    config: DARecConfig
-    network: _DARecNetwork
-
-    def build(self) -> _DARecNetwork:
-        return _DARecNetwork(self.source, self.target, self.config)
-
     def step(self, users: Tensor) -> Tensor:
         """Return the mean loss of a batch of users, both rows of each; an empty row counts for nothing."""
-        network, config = self.network, self.config
+        config = self.config
         (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = (
-            self.inputs(domain, users) for domain in (self.source, self.target)
+            self.inputs(domain, users) for domain in (self.rows_a, self.rows_b)
         )
-        from_a = network.features(network.source, rows_a.keep(1 - config.entry_dropout))
-        from_b = network.features(network.target, rows_b.keep(1 - config.entry_dropout))
-        loss = (
-            in_b * network.target.errors(from_b, labels_b)
-            + config.source * in_a * network.source.errors(from_a, labels_a)
-            + config.transfer * in_a * in_b * network.target.errors(from_a, labels_b)
+        from_a = self.features(self.source, rows_a.keep(1 - config.entry_dropout))
+        from_b = self.features(self.target, rows_b.keep(1 - config.entry_dropout))
+        loss: Tensor = (
+            in_b * self.target.errors(from_b, labels_b)
+            + config.source * in_a * self.source.errors(from_a, labels_a)
+            + config.transfer * in_a * in_b * self.target.errors(from_a, labels_b)
             # The classifier lowers its error here, and through the reversed gradient the extractor raises it.
-            + in_a * network.classifier.errors(from_a, first=True, strength=config.reversal)
-            + in_b * network.classifier.errors(from_b, first=False, strength=config.reversal)
-        )
-        return loss.mean()
+            + in_a * self.classifier.errors(from_a, first=True, strength=config.reversal)
+            + in_b * self.classifier.errors(from_b, first=False, strength=config.reversal)
+        ).mean()
+        return loss
 
     def decoder_input(self, users: Tensor) -> Tensor:
-        network, in_b = self.network, self.target.counts[users] > 0
-        from_a = network.features(network.source, self.source.batch(users))
-        from_b = network.features(network.target, self.target.batch(users))
-        hidden: Tensor = network.target.hidden(torch.where(in_b[:, None], from_b, from_a))
+        in_b = self.rows_b.counts[users] > 0
+        from_a = self.features(self.source, self.rows_a.batch(users))
+        from_b = self.features(self.target, self.rows_b.batch(users))
+        hidden: Tensor = self.target.hidden(torch.where(in_b[:, None], from_b, from_a))
         return hidden
 
 
 @dataclass(frozen=True, kw_only=True)
-class DARec(PairNetworkMethod):
+class DARec(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Yuan, Yao and Benatallah (IJCAI 2019), U-DARec, which predicts ratings, made to rank.
 
     The squared error of observed ratings becomes cross-entropy over all items of a row. AutoRec's embeddings (with a
@@ -670,36 +640,31 @@ class _ETLSide(nn.Module):
         return logits
 
 
-class _ETLNetwork(nn.Module):
-    def __init__(self, source: SparseRows, target: SparseRows, config: ETLConfig) -> None:
-        super().__init__()
-        self.source = _ETLSide(source.shape[1], config, log_odds(source.popularity(), source.shape[0]))
-        self.target = _ETLSide(target.shape[1], config, log_odds(target.popularity(), target.shape[0]))
-        self.users = nn.Parameter(0.01 * torch.randn(target.shape[0], config.width))
-        self.transform = nn.Parameter(nn.init.xavier_uniform_(torch.empty(config.width, config.width), gain=2**0.5))
+class _ETLRun(DecodedRun):
+    config: ETLConfig
+
+    def build(self) -> None:
+        width = self.config.width
+        self.source, self.target = (
+            _ETLSide(rows.shape[1], self.config, log_odds(rows.popularity(), rows.shape[0]))
+            for rows in (self.rows_a, self.rows_b)
+        )
+        self.users = nn.Parameter(0.01 * torch.randn(len(self.data.users), width))
+        self.transform = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, width), gain=2**0.5))
 
     def features(self, side: _ETLSide, rows: Bags, users: Tensor) -> Tensor:
         """Return what the discriminators see; after a ReLU it is the code."""
         features: Tensor = side.encoder(rows) + self.users[users]
         return features
 
-
-class _ETLRun(DecodedRun):
-    config: ETLConfig
-    network: _ETLNetwork
-
-    def build(self) -> _ETLNetwork:
-        return _ETLNetwork(self.source, self.target, self.config)
-
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users, over all items of both domains."""
-        network, config = self.network, self.config
-        transform, a, b = network.transform, network.source, network.target
+        config, transform, a, b = self.config, self.transform, self.source, self.target
         (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = (
-            self.inputs(domain, users) for domain in (self.source, self.target)
+            self.inputs(domain, users) for domain in (self.rows_a, self.rows_b)
         )
-        features_a = network.features(a, rows_a.keep(1 - config.entry_dropout), users)
-        features_b = network.features(b, rows_b.keep(1 - config.entry_dropout), users)
+        features_a = self.features(a, rows_a.keep(1 - config.entry_dropout), users)
+        features_b = self.features(b, rows_b.keep(1 - config.entry_dropout), users)
         code_a, code_b = relu(features_a), relu(features_b)
         over_a, over_b = code_a @ transform, code_b @ transform.T
         # W Wᵀ = I would make the transform an equivalence: a code carried over and back is the code again.
@@ -723,15 +688,15 @@ class _ETLRun(DecodedRun):
         return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
 
     def decoder_input(self, users: Tensor) -> Tensor:
-        network, in_b = self.network, self.target.counts[users] > 0
-        code_a = relu(network.features(network.source, self.source.batch(users), users))
-        code_b = relu(network.features(network.target, self.target.batch(users), users))
-        hidden: Tensor = network.target.hidden(torch.where(in_b[:, None], code_b, code_a @ network.transform))
+        in_b = self.rows_b.counts[users] > 0
+        code_a = relu(self.features(self.source, self.rows_a.batch(users), users))
+        code_b = relu(self.features(self.target, self.rows_b.batch(users), users))
+        hidden: Tensor = self.target.hidden(torch.where(in_b[:, None], code_b, code_a @ self.transform))
         return hidden
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETL(PairNetworkMethod):
+class ETL(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Chen et al. (TOIS 2023), equivalent transformation learning, on rows of both domains.
 
     The discriminators are trained in the same step, through a reversed gradient, where the public code alternates two

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from pricdr.data.ratings import Ratings
-from pricdr.models.base import Config, SearchSpace
+from pricdr.models.base import Config, SearchSpace, TargetMethod
 from pricdr.models.fitted import FittedModel
-from pricdr.models.methods.networks import OneNetwork, SparseTower, TargetNetworkMethod, in_blocks, log_odds, numbers
+from pricdr.models.methods.networks import NetworkMethod, SparseTower, in_blocks, log_odds, numbers
 from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions, require_trainable, seeded
 from pricdr.training.losses import mean_cross_entropy, pair_scores
@@ -99,16 +98,17 @@ class TargetStage:
     """Fits user vectors to item vectors with binary cross-entropy; unrated items are labelled 0."""
 
     def __init__(
-        self, kind: type[TargetNetwork], target: Ratings, config: TargetStageConfig, options: TrainingOptions
+        self, kind: type[TargetNetwork], data: TrainingData, config: TargetStageConfig, options: TrainingOptions
     ) -> None:
-        self.target, self.config, self.options = target, config, options
+        self.data, self.target, self.config, self.options = data, data.target, config, options
         self.device = options.torch_device()
         # Checked before the network is allocated; its other layers are small compared with these two.
-        require_trainable(config.hidden * (len(target.items) + max(target.matrix.shape)))
-        self.rows = SparseRows(target.matrix, self.device)
-        self.columns = SparseRows(target.matrix.T.tocsr(), self.device)
+        matrix = data.target.matrix
+        require_trainable(config.hidden * (matrix.shape[1] + max(matrix.shape)))
+        self.rows = SparseRows(matrix, self.device)
+        self.columns = SparseRows(matrix.T.tocsr(), self.device)
         with seeded(options.seed, self.device):
-            self.network = kind(target.matrix.shape, config, self.rows.popularity()).to(self.device)
+            self.network = kind(matrix.shape, config, self.rows.popularity()).to(self.device)
 
     @property
     def examples(self) -> Tensor:
@@ -159,16 +159,18 @@ class TargetStage:
         """Return the vectors to multiply by item vectors; zeros without a history, so that popularity decides."""
         return self.network.users(self.history_vectors()) * (self.rows.counts > 0)[:, None]
 
-    def fitted_model(self, method: str = "dmf", data: TrainingData | None = None) -> FittedModel:
-        """Return the model of the target alone; ``data`` may have more users, who get popular items."""
-        data = data or TrainingData.target_only(self.target)
-        users = pad(self.user_vectors(), (0, 0, 0, len(data.users) - len(self.target.users)))
-        arrays = map(numbers, (users, self.item_vectors(), self.network.item_bias))
-        return data.model(method, *arrays, in_release=np.zeros_like(data.present))
+    def padded(self, vectors: Tensor) -> Tensor:
+        """Return vectors of the target's own users followed by zeros for a release's others."""
+        return pad(vectors, (0, 0, 0, len(self.data.others)))
+
+    def fitted_model(self, method: str = "dmf") -> FittedModel:
+        """Return the model of the target alone; a release's other users get popular items."""
+        arrays = map(numbers, (self.padded(self.user_vectors()), self.item_vectors(), self.network.item_bias))
+        return self.data.model(method, *arrays, in_release=np.zeros_like(self.data.present))
 
 
 @dataclass(frozen=True, kw_only=True)
-class DMF(TargetNetworkMethod):
+class DMF(NetworkMethod, TargetMethod):
     """Towers for user rows and item columns, a cosine times a learnt scale, and cross-entropy over items.
 
     Xue et al. (IJCAI 2017) use the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
@@ -197,5 +199,5 @@ class DMF(TargetNetworkMethod):
         return (NO_LOG.network,)
 
     @staticmethod
-    def _run(target: Ratings, method: OneNetwork) -> TargetStage:
-        return TargetStage(TwoTowers, target, method.config, method.options)
+    def _run(data: TrainingData, method: "DMF") -> TargetStage:
+        return TargetStage(TwoTowers, data, method.config, method.options)

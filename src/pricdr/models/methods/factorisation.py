@@ -10,30 +10,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding, relu, softplus
 
-from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
-from pricdr.models.base import Config, SearchSpace
+from pricdr.models.base import Config, SearchSpace, TargetMethod
 from pricdr.models.fitted import FittedModel
 from pricdr.models.interaction import Interaction
-from pricdr.models.methods.networks import NetworkRun, TargetNetworkMethod, numbers
-from pricdr.models.training_data import TrainingData
+from pricdr.models.methods.networks import NetworkMethod, NetworkRun, numbers
 from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import pair_scores
 from pricdr.training.rows import Negatives
 
 
-class _RatingRun(NetworkRun[Ratings]):
+class _RatingRun(NetworkRun):
     """A training on every rating, beside unrated items drawn for it."""
 
     def prepare(self) -> None:
         """Bring the ratings to the device, one by one."""
-        matrix = self.data.matrix
-        counts = np.diff(matrix.indptr)
-        self.user_of = torch.as_tensor(np.repeat(np.arange(len(counts)), counts), device=self.device)
+        matrix = self.data.ratings
+        self.user_of = torch.as_tensor(
+            np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), device=self.device
+        )
         self.item_of = torch.as_tensor(matrix.indices.astype(np.int64), device=self.device)
-        self.examples = torch.arange(len(self.data), device=self.device)
+        self.examples = torch.arange(len(self.item_of), device=self.device)
         self.negatives = Negatives(matrix, self.device)
-        self._warm = torch.as_tensor(counts > 0, device=self.device)
+        self._warm = torch.as_tensor(self.data.warm, device=self.device)
 
     def pairs(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """Return the users of a batch of ratings, and for each the rated item followed by items drawn for it."""
@@ -57,15 +56,26 @@ class BPRConfig(Config):
     """Half of it weighs the squared length of everything a triple touches."""
 
 
-class _BPRNetwork(nn.Module):
-    def __init__(self, n_users: int, n_items: int, width: int) -> None:
-        super().__init__()
+def _shares(numbers: Tensor, count: int) -> Tensor:
+    """Return which share of ``numbers`` each of 0 … count − 1 makes up."""
+    return torch.bincount(numbers, minlength=count) / len(numbers)
+
+
+class _BPRRun(_RatingRun):
+    config: BPRConfig
+
+    def build(self) -> None:
+        (n_users, n_items), width = self.data.ratings.shape, self.config.width
         # Small vectors: scores begin near 0, where the loss is steepest.
         self.users = nn.Parameter(0.1 / width**0.5 * torch.randn(n_users, width))
         self.items = nn.Parameter(0.1 / width**0.5 * torch.randn(n_items, width))
         self.item_bias = nn.Parameter(torch.zeros(n_items, 1))
 
-    def loss(self, users: Tensor, items: Tensor, regularisation: float) -> Tensor:
+    def step(self, batch: Tensor) -> Tensor:
+        """Return the loss of a batch of ratings, given by number."""
+        return self.loss(*self.pairs(batch))
+
+    def loss(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the mean loss of triples: users (b,), and a rated item followed by c unrated ones (b, 1 + c)."""
         scores = pair_scores(self.users, self.items, self.item_bias[:, 0], users, items)
         margin = scores[:, :1] - scores[:, 1:]
@@ -74,42 +84,23 @@ class _BPRNetwork(nn.Module):
         user_lengths = torch.linalg.vecdot(self.users, self.users)
         item_lengths = torch.linalg.vecdot(self.items, self.items) + self.item_bias[:, 0] ** 2
         lengths = _shares(users, len(self.users)) @ user_lengths + item_shares @ item_lengths
-        loss: Tensor = softplus(-margin).mean() + regularisation / 2 * lengths
+        loss: Tensor = softplus(-margin).mean() + self.config.regularisation / 2 * lengths
         return loss
-
-
-def _shares(numbers: Tensor, count: int) -> Tensor:
-    """Return which share of ``numbers`` each of 0 … count − 1 makes up."""
-    return torch.bincount(numbers, minlength=count) / len(numbers)
-
-
-class _BPRRun(_RatingRun):
-    config: BPRConfig
-    network: _BPRNetwork
-
-    def build(self) -> _BPRNetwork:
-        return _BPRNetwork(len(self.data.users), len(self.data.items), self.config.width)
-
-    def step(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch of ratings, given by number."""
-        users, items = self.pairs(batch)
-        return self.network.loss(users, items, self.config.regularisation)
 
     @torch.no_grad()
     def _arrays(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the vectors of all users and items, and the items' bias."""
-        network = self.network
-        return self.with_mean_for_cold(network.users), network.items, network.item_bias[:, 0]
+        return self.with_mean_for_cold(self.users), self.items, self.item_bias[:, 0]
 
     def scorer(self) -> ScorePairs:
         return partial(pair_scores, *self._arrays())
 
     def fitted_model(self) -> FittedModel:
-        return TrainingData.target_only(self.data).model("bpr", *map(numbers, self._arrays()))
+        return self.data.model("bpr", *map(numbers, self._arrays()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class BPR(TargetNetworkMethod):
+class BPR(NetworkMethod, TargetMethod):
     """−ln σ(s_ui − s_uj) over rated i and unrated j, with s = ⟨P_u, Q_i⟩ + b_i (Rendle et al., UAI 2009).
 
     Adam on batches of ratings in place of single SGD steps. The epoch is picked on validation, not on test, and
@@ -156,11 +147,13 @@ class NeuMFConfig(Config):
             )
 
 
-class _NeuMFNetwork(nn.Module):
+class _NeuMFRun(_RatingRun):
     """The MLP's first layer is a user's part plus an item's part: what a pair shares is computed once for each."""
 
-    def __init__(self, n_users: int, n_items: int, config: NeuMFConfig) -> None:
-        super().__init__()
+    config: NeuMFConfig
+
+    def build(self) -> None:
+        (n_users, n_items), config = self.data.ratings.shape, self.config
         product, width = config.product_width, config.width
         self.product_users = nn.Parameter(0.1 * torch.randn(n_users, product))
         self.product_items = nn.Parameter(0.1 * torch.randn(n_items, product))
@@ -183,21 +176,12 @@ class _NeuMFNetwork(nn.Module):
         logits: Tensor = products @ self.product_output + self.mlp_output(hidden)[..., 0]
         return logits
 
-
-class _NeuMFRun(_RatingRun):
-    config: NeuMFConfig
-    network: _NeuMFNetwork
-
-    def build(self) -> _NeuMFNetwork:
-        return _NeuMFNetwork(len(self.data.users), len(self.data.items), self.config)
-
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""
-        network = self.network
         users, items = self.pairs(batch)
-        own, other = (embedding(users, table)[:, None] for table in (network.product_users, network.mlp_users))
-        product, part = (embedding(items, table) for table in (network.product_items, network.mlp_items))
-        logits = network(own * product, network.from_user(other) + network.from_item(part))
+        own, other = (embedding(users, table)[:, None] for table in (self.product_users, self.mlp_users))
+        product, part = (embedding(items, table) for table in (self.product_items, self.mlp_items))
+        logits = self(own * product, self.from_user(other) + self.from_item(part))
         labels = torch.zeros_like(logits)
         labels[:, 0] = 1  # the rated item comes first, then those drawn
         lengths = sum((vectors**2).sum(2).mean() for vectors in (own, other, product, part))
@@ -206,34 +190,31 @@ class _NeuMFRun(_RatingRun):
     @torch.no_grad()
     def _arrays(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return GMF's vectors of all users, and what users and items add to the MLP's first layer."""
-        network = self.network
-        of_product, of_mlp = map(self.with_mean_for_cold, (network.product_users, network.mlp_users))
-        return of_product, network.from_user(of_mlp), network.from_item(network.mlp_items)
+        of_product, of_mlp = map(self.with_mean_for_cold, (self.product_users, self.mlp_users))
+        return of_product, self.from_user(of_mlp), self.from_item(self.mlp_items)
 
     def scorer(self) -> ScorePairs:
-        network = self.network
         product_users, user_parts, item_parts = self._arrays()
 
         def score(users: Tensor, items: Tensor) -> Tensor:
-            products = product_users[users][:, None] * network.product_items[items]
-            logits: Tensor = network(products, user_parts[users][:, None] + item_parts[items])
+            products = product_users[users][:, None] * self.product_items[items]
+            logits: Tensor = self(products, user_parts[users][:, None] + item_parts[items])
             return logits
 
         return score
 
     def fitted_model(self) -> FittedModel:
         """Return GMF as vectors, its output weights in the users'; the MLP, and c, as an interaction."""
-        network = self.network
         product_users, user_parts, item_parts = self._arrays()
-        layers = tuple((numbers(layer.weight), numbers(layer.bias)) for layer in (*network.hidden, network.mlp_output))
-        users, items = numbers(product_users * network.product_output), numbers(network.product_items)
+        layers = tuple((numbers(layer.weight), numbers(layer.bias)) for layer in (*self.hidden, self.mlp_output))
+        users, items = numbers(product_users * self.product_output), numbers(self.product_items)
         mlp = Interaction(numbers(user_parts), numbers(item_parts), layers)
         bias = np.zeros(len(items), dtype=np.float32)
-        return TrainingData.target_only(self.data).model("neumf", users, items, bias, interaction=mlp)
+        return self.data.model("neumf", users, items, bias, interaction=mlp)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeuMF(TargetNetworkMethod):
+class NeuMF(NetworkMethod, TargetMethod):
     """σ(h · [p_u ∘ q_i ; MLP([u; i])] + c), binary cross-entropy with sampled negatives (He et al., WWW 2017).
 
     Trained at once, without pre-training the branches. The epoch is picked on validation, where the released code

@@ -5,24 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, pad, relu
+from torch.nn.functional import dropout, relu
 
-from pricdr.data.pairs import DomainPair
-from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, Trained
 from pricdr.models.fitted import UNTRUSTED, Chosen, FittedModel, Trust
-from pricdr.models.gates import Gates, Newcomers, shows_gain
+from pricdr.models.gates import Gates, Newcomers, best_above
 from pricdr.models.methods.dmf import TargetNetwork, TargetStage, TargetStageConfig, TwoTowers, target_options
 from pricdr.models.methods.networks import Dropout, SparseTower, dense_tower, in_blocks, numbers
-from pricdr.models.training_data import NARROW, ReleaseRows, TrainingData
+from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.training.loop import (
     ScorePairs,
+    TrainableNetwork,
     TrainingOptions,
     arrays_identity,
     ndcg_by_user,
@@ -36,8 +33,8 @@ from pricdr.training.run_log import RunLog
 
 TARGET_NETWORK, SOURCE_NETWORK, JOINT_NETWORK = "target", "source", "joint"
 """The names of the two networks, and of both in one training, in logs, progress bars and chosen epochs."""
-LEVELS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""The levels of trust to choose from."""
+LEVELS: Final = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""The levels of trust to choose from: the larger of two that are equally good."""
 _HISTORY_OR_SOURCE: Final = Trust(warm=0.0, cold=1.0)
 """How validation scores in a joint training: by history alone or by source row alone, as the two losses fit them."""
 
@@ -95,13 +92,12 @@ class SourceStage:
     """
 
     def __init__(
-        self,
-        target_stage: TargetStage,
-        data: TrainingData,
-        config: SourceStageConfig,
-        newcomers: Newcomers | None = None,
+        self, target_stage: TargetStage, config: SourceStageConfig, newcomers: Newcomers | None = None
     ) -> None:
+        data = target_stage.data
         assert data.source is not None
+        # It cannot change what the target has learnt, unless both are joint.
+        target_stage.network.requires_grad_(config.joint)
         self.data, self.config, self.target_stage, self.device = data, config, target_stage, target_stage.device
         self.rows = SparseRows(data.ratings, self.device)
         self.present = torch.as_tensor(data.present, device=self.device)
@@ -112,7 +108,7 @@ class SourceStage:
             self.stand_ins = torch.as_tensor(newcomers.stand_ins, device=self.device)
         self.take_target_vectors()
         source: Any = data.source
-        sparse = isinstance(source, sp.csr_array)
+        sparse = data.is_plaintext
         self.source: Tensor | SparseRows = (
             SparseRows(source, self.device) if sparse else torch.as_tensor(source, device=self.device)
         )
@@ -128,9 +124,8 @@ class SourceStage:
     def take_target_vectors(self) -> None:
         """Store the item and history vectors of the target's network in its current state."""
         self.target_stage.network.eval()
-        extra_users = len(self.data.users) - len(self.target_stage.target.users)
         self.item_vectors = self.target_stage.item_vectors()
-        self.history_vectors = pad(self.target_stage.history_vectors(), (0, 0, 0, extra_users))
+        self.history_vectors = self.target_stage.padded(self.target_stage.history_vectors())
 
     @property
     def examples(self) -> Tensor:
@@ -145,13 +140,8 @@ class SourceStage:
     @property
     def identity(self) -> str:
         """The configuration and a hash of all training data, including the frozen network."""
-        source: Any = self.data.source
-        ratings = self.data.ratings
-        rows = [source.indptr, source.indices] if isinstance(self.source, SparseRows) else [source]
         frozen = [weights.cpu().numpy() for weights in self.target_stage.network.state_dict().values()]
-        digest = arrays_identity(
-            self.data.present, self.stand_ins.cpu().numpy(), ratings.indptr, ratings.indices, *frozen, *rows
-        )
+        digest = arrays_identity(*self.data.arrays(), self.stand_ins.cpu().numpy(), *frozen)
         # Gates come after training, so they do not change the network; a joint training adds a word of its own.
         return f"source {replace(self.config, gated=True, joint=False)!r} {digest}"
 
@@ -224,15 +214,9 @@ class SourceStage:
         return trust * self.target_stage.network.users(self._source_vectors()) * self.present[:, None]
 
     def _best_level(self, held_out: HeldOut, user_vectors: Callable[[float], Tensor]) -> float:
-        """Return the level with the best NDCG@10, or 0 unless it beats level 0 by more than a standard error.
-
-        By chance alone the best of several levels looks better on held-out items, hence the margin.
-        """
-        if not len(held_out):
-            return 0.0
+        """Return the level of trust with the best NDCG@10, the larger of equals, or 0 where it shows no gain."""
         ndcg = {level: ndcg_by_user(self.score_with(user_vectors(level)), held_out, self.device) for level in LEVELS}
-        best = max(LEVELS, key=lambda level: (ndcg[level].mean(), level))
-        return best if shows_gain(ndcg[best], ndcg[0.0]) else 0.0
+        return best_above(ndcg, ndcg[0.0]) or 0.0
 
     @torch.no_grad()
     def _source_vectors(self) -> Tensor:
@@ -292,74 +276,44 @@ class TwoStageMethod(ReleaseMethod):
         """The target's network, unless joint training lets the source change it."""
         return () if self.config.joint else (TARGET_NETWORK,)
 
-    def target_stage(self, target: Ratings) -> TargetStage:
-        """Return the untrained target stage."""
-        return TargetStage(self._target_network, target, self.config, self.options)
-
-    def source_stage(
-        self, target_stage: TargetStage, data: TrainingData, newcomers: Newcomers | None = None
-    ) -> SourceStage:
-        """Return the untrained source stage; it cannot change what the target has learnt, unless both are joint."""
-        target_stage.network.requires_grad_(self.config.joint)
-        return SourceStage(target_stage, data, self.config, newcomers)
-
-    def _train(
-        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        return self._train_stages(TrainingData.of(target, release), target, validation, chosen, log)
-
-    def _train_stages(
-        self,
-        data: TrainingData,
-        target: Ratings,
-        validation: HeldOut | None,
-        chosen: Chosen,
-        log: RunLog,
-        *,
-        require_evidence: bool = True,
-    ) -> Trained:
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         """Train the target stage, then the source stage, or both at once; without the source if it is refused."""
-        if not (data.present & (np.diff(data.ratings.indptr) > 0)).any():
+        if not (data.present & data.warm).any():
             raise InputError("no user has both target ratings and a row of the source: there is nothing to learn from")
         assert data.source is not None
         # Checked now, before the target stage is trained: the wide layers of encoder and decoder.
         require_trainable(2 * data.source.shape[1] * self.config.hidden)
         if self.config.gated:
             log.working("evidence test")
-        gates = Gates.of(
-            data,
-            validation,
-            chosen,
-            seed=self.options.seed,
-            enabled=self.config.gated,
-            require_evidence=require_evidence,
-        )
-        target_stage = self.target_stage(target)
-        how: Any = {"options": self.options, "epochs": chosen.epochs}
-        ended = {}
+        gates = Gates.of(data, validation, chosen, seed=self.options.seed, enabled=self.config.gated)
+        target_stage = TargetStage(self._target_network, data, self.config, self.options)
+        epochs: dict[str, int] = {}
+
+        def train(run: TrainableNetwork, name: str, held_out: HeldOut | None) -> None:
+            own = log.of_network(name)
+            state = train_network(run, self.options, validation=held_out, epochs=chosen.epochs, log=own)
+            epochs[name] = state.best_epoch
+
         if gates.refused or not self.config.joint:
-            own = log.of_network(TARGET_NETWORK)
-            ended[TARGET_NETWORK] = train_network(target_stage, validation=validation, log=own, **how)
+            train(target_stage, TARGET_NETWORK, validation)
         if gates.refused:
-            trust, model = UNTRUSTED, target_stage.fitted_model(self.name, data)
+            trust, model = UNTRUSTED, target_stage.fitted_model(self.name)
         else:
-            source_stage = self.source_stage(target_stage, data, gates.newcomers)
+            source_stage = SourceStage(target_stage, self.config, gates.newcomers)
             if self.config.joint:
-                own, both = log.of_network(JOINT_NETWORK), JointStage(source_stage)
-                ended[JOINT_NETWORK] = train_network(both, validation=validation, log=own, **how)
+                train(JointStage(source_stage), JOINT_NETWORK, validation)
                 source_stage.take_target_vectors()
             else:
                 # Newcomers pick the epoch where there is validation, since only their rows serve them.
-                own, held_out = log.of_network(SOURCE_NETWORK), gates.held_out_to_choose_by(validation)
-                ended[SOURCE_NETWORK] = train_network(source_stage, validation=held_out, log=own, **how)
+                shown = None if validation is None or gates.newcomers is None else gates.newcomers.held_out
+                train(source_stage, SOURCE_NETWORK, shown or validation)
             if self.config.gated:
                 log.working("trust in the source")
-            trust = gates.trust or source_stage.choose_trust(validation, gates.require_newcomers())
+            trust = gates.settle(lambda newcomers: source_stage.choose_trust(validation, newcomers))
             model = source_stage.fitted_model(self.name, trust)
         # Without validation, the epochs are those that it was given.
-        epochs = {name: state.best_epoch for name, state in ended.items()}
-        chosen_epochs = chosen.epochs if validation is None else epochs
-        return model, Chosen(epochs=chosen_epochs, trust=trust, evidence=gates.evidence, not_chosen=chosen.not_chosen)
+        kept = chosen.epochs if validation is None else epochs
+        return model, Chosen(epochs=kept, trust=trust, evidence=gates.evidence, not_chosen=chosen.not_chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,12 +347,6 @@ class HeteroCDR(TwoStageMethod, PlaintextMethod):
     }
 
     _target_network: ClassVar[type[TargetNetwork]] = TwoTowers
-
-    def _train_plaintext(
-        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        data = TrainingData.plaintext(DomainPair(source, target))
-        return self._train_stages(data, target, validation, chosen, log, require_evidence=False)
 
 
 @dataclass(frozen=True, kw_only=True)

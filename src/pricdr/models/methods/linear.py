@@ -1,6 +1,5 @@
 """Methods in closed form: popularity, item-kNN, EASE, and ridge regression on release rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import product
@@ -15,7 +14,6 @@ from scipy.linalg.lapack import dpotrf
 
 from pricdr.arrays import Float32Array, Float64Array, IntArray
 from pricdr.data.csr import CSR
-from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
@@ -24,10 +22,10 @@ from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import Verdict, compare
 from pricdr.memory import require_memory
 from pricdr.models.base import Config, PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
-from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Vectors
-from pricdr.models.gates import Gates, Newcomers, shows_gain
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust, Vectors
+from pricdr.models.gates import Gates, Newcomers, best_above
 from pricdr.models.methods.networks import log_odds
-from pricdr.models.training_data import ReleaseRows, TrainingData, unit_rows
+from pricdr.models.training_data import TrainingData, unit_rows
 from pricdr.randomness import Simulation
 from pricdr.training.run_log import RunLog
 
@@ -58,8 +56,7 @@ class Popularity(TargetMethod):
     name: ClassVar[str] = "popularity"
     summary: ClassVar[str] = "items by how often they were rated: the control"
 
-    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        data = TrainingData.target_only(target)
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)  # the bias alone scores
         return data.model(self.name, users, items, item_counts(data.ratings).astype(np.float32)), chosen
 
@@ -94,10 +91,9 @@ class ItemKNN(TargetMethod):
         "shrinkage": (0.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     }
 
-    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        ratings, data = target.matrix, TrainingData.target_only(target)
-        similar, bias = similarities(ratings, self.config), popularity_tie_break(ratings, 1e-6)
-        return data.model(self.name, ones(ratings).astype(np.float32), similar, bias), chosen
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        similar, bias = similarities(data.ratings, self.config), popularity_tie_break(data.ratings, 1e-6)
+        return data.model(self.name, ones(data.ratings).astype(np.float32), similar, bias), chosen
 
 
 def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> CSR:
@@ -402,10 +398,8 @@ class EASE(TargetMethod):
 
     config: EASEConfig = field(default_factory=EASEConfig)
 
-    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return solve_ease(
-            self.name, TrainingData.target_only(target), regularisation=self.config.regularisation
-        ), chosen
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return solve_ease(self.name, data, regularisation=self.config.regularisation), chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,11 +426,8 @@ class EASESource(PlaintextMethod):
 
     config: EASESourceConfig = field(default_factory=EASESourceConfig)
 
-    def _train_plaintext(
-        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         config = self.config
-        data = TrainingData.plaintext(DomainPair(source, target))
         return solve_ease(self.name, data, regularisation=config.regularisation, weight=config.weight), chosen
 
 
@@ -467,10 +458,7 @@ class EASERelease(ReleaseMethod):
 
     config: EASEReleaseConfig = field(default_factory=EASEReleaseConfig)
 
-    def _train(
-        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        data = TrainingData.of(target, release)
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         gates = Gates.of(data, validation, chosen)
         chosen = replace(chosen, evidence=gates.evidence)
         if gates.refused:
@@ -480,12 +468,13 @@ class EASERelease(ReleaseMethod):
             return model, replace(chosen, trust=UNTRUSTED)
         model = self._solved(data)
 
-        def ndcg(newcomers: Newcomers) -> tuple[Float64Array, Float64Array]:
+        def trust_in_rows(newcomers: Newcomers) -> Trust:
             # Stand-ins are cold in a solution of their own: in the model itself their rows were fitted to them.
             unseen = self._solved(newcomers.hidden_from(data)) if newcomers.stand_ins.any() else model
-            return _ndcg(unseen, newcomers.held_out), _ndcg(_popular_for_cold_users(unseen), newcomers.held_out)
+            own, popular = (_ndcg(one, newcomers.held_out) for one in (unseen, _popular_for_cold_users(unseen)))
+            return Trust(1.0, best_above({1.0: own}, popular) or 0.0)
 
-        trust = gates.trust_in_rows(ndcg)
+        trust = gates.settle(trust_in_rows)
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
     def _solved(self, data: TrainingData) -> FittedModel:
@@ -505,8 +494,6 @@ def _popular_for_cold_users(model: FittedModel) -> FittedModel:
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
 SCALES: Final = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5)
 """What validation chooses from."""
-Choice: TypeAlias = tuple[float, float]
-"""A regularisation and a scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -538,40 +525,30 @@ class RidgeRelease(ReleaseMethod):
 
     config: RidgeReleaseConfig = field(default_factory=RidgeReleaseConfig)
 
-    def _train(
-        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        dim, n_items = release.matrix.shape[1], len(target.items)
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        assert data.source is not None
+        dim, n_items = data.source.shape[1], len(data.items)
         # The normal equations, λI and what solving copies; the products with items, and the weights.
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
-        data = TrainingData.of(target, release)
         popular = _log_odds_alone(data)
         gates = Gates.of(data, validation, chosen)
         unused = Chosen(trust=UNTRUSTED, evidence=gates.evidence, not_chosen=chosen.not_chosen)
         if gates.refused:
             return popular, unused
-        regularisation = chosen.settings.get("regularisation", self.config.regularisation)
-        scale = chosen.settings.get("scale", self.config.scale)
+        own = {name: chosen.settings.get(name, getattr(self.config, name)) for name in ("regularisation", "scale")}
+        best = tuple(own.values())
         if gates.newcomers is not None:
-            choices = [(regularisation, scale)] if validation is None else list(product(REGULARISATIONS, SCALES))
-            best = _best(choices, data, popular, gates.newcomers)
-            if best is None:
+            held_out = gates.newcomers.held_out
+            decoder = _Decoder(gates.newcomers.hidden_from(data), popular)
+            choices = [best] if validation is None else product(REGULARISATIONS, SCALES)
+            ndcg = {choice: _ndcg(decoder.model(*choice), held_out) for choice in choices}
+            found = best_above(ndcg, _ndcg(popular, held_out))
+            if found is None:
                 return popular, unused
-            regularisation, scale = best
+            best = found
             if validation is not None:
-                chosen = Chosen(settings={"regularisation": regularisation, "scale": scale})
-        chosen = replace(chosen, trust=TRUSTED, evidence=gates.evidence)
-        return _Decoder(data, popular).model(regularisation, scale), chosen
-
-
-def _best(choices: Sequence[Choice], data: TrainingData, popular: FittedModel, newcomers: Newcomers) -> Choice | None:
-    """Return the λ and the scale with the best NDCG@10 for newcomers; None where none of them beats popularity."""
-    if not len(newcomers.held_out):
-        return None
-    decoder = _Decoder(newcomers.hidden_from(data), popular)
-    by_choice = {choice: _ndcg(decoder.model(*choice), newcomers.held_out) for choice in choices}
-    best = max(by_choice, key=lambda choice: float(by_choice[choice].mean()))
-    return best if shows_gain(by_choice[best], _ndcg(popular, newcomers.held_out)) else None
+                chosen = Chosen(settings=dict(zip(own, best, strict=True)))
+        return _Decoder(data, popular).model(*best), replace(chosen, trust=TRUSTED, evidence=gates.evidence)
 
 
 class _Decoder:
@@ -580,7 +557,7 @@ class _Decoder:
     def __init__(self, data: TrainingData, popular: FittedModel) -> None:
         self.data, self.popular = data, popular
         source: Any = data.source
-        known = data.present & (np.diff(data.ratings.indptr) > 0)
+        known = data.present & data.warm
         rows = unit_rows(source)
         # Around those it is fitted to: the item bias holds what they have in common.
         rows -= rows[known].mean(axis=0)
@@ -604,8 +581,7 @@ class _Decoder:
 
 def _log_odds_alone(data: TrainingData) -> FittedModel:
     """Return the model that uses nothing of the release."""
-    warm = int((np.diff(data.ratings.indptr) > 0).sum())
-    bias = log_odds(torch.as_tensor(item_counts(data.ratings), dtype=torch.float32), warm).numpy()
+    bias = log_odds(torch.as_tensor(item_counts(data.ratings), dtype=torch.float32), int(data.warm.sum())).numpy()
     users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
     unused = np.zeros_like(data.present)
     return data.model("ridge-release", users, items, bias, in_release=unused, uses_history=False)

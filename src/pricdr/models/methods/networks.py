@@ -3,23 +3,20 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from pricdr.arrays import Float32Array
-from pricdr.data.pairs import DomainPair
-from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.models.base import Method, PlaintextMethod, TargetMethod, Trained
+from pricdr.models.base import Method, Trained
 from pricdr.models.fitted import Chosen, FittedModel
-from pricdr.training.loop import TrainableNetwork, TrainingOptions, seeded, train_network
+from pricdr.models.training_data import TrainingData
+from pricdr.training.loop import TrainableNetwork, TrainingOptions, arrays_identity, seeded, train_network
 from pricdr.training.rows import Bags
 from pricdr.training.run_log import RunLog
-
-Data = TypeVar("Data", Ratings, DomainPair)
 
 _AT_ONCE: Final = 4096
 """Users or items per block, where all of them go through a tower."""
@@ -88,74 +85,59 @@ def log_odds(counts: Tensor, users: int) -> Tensor:
 
 
 class TrainingRun(TrainableNetwork, Protocol):
-    """The only network of a method, which ``train_run`` trains and turns into a model."""
+    """The only network of a method, which is trained and turned into a model."""
 
     def fitted_model(self) -> FittedModel:
         """Return the model of the network in its current state."""
         ...
 
 
-def train_run(
-    run: TrainingRun, options: TrainingOptions, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-) -> Trained:
-    """Train a run and return its model, and the epoch that validation chose if there was validation."""
-    state = train_network(run, options, validation=validation, epochs=chosen.epochs, log=log)
-    if validation is not None:
-        chosen = Chosen(epochs={log.network: state.best_epoch})
-    return run.fitted_model(), chosen
-
-
-class NetworkRun(ABC, Generic[Data]):
-    """The network of a method that has one, with the ratings and the settings it is trained by."""
-
-    config: Any
-    network: Any
-
-    def __init__(self, data: Data, method: "OneNetwork") -> None:
-        self.data: Data = data
-        self.method = method
-        self.config, self.device = method.config, method.options.torch_device()
-        self.identity = f"{method.name} {method.config!r} {data.fingerprint()}"
-        self.prepare()
-        with seeded(method.options.seed, self.device):
-            self.network = self.build().to(self.device)
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Bring the data to the device."""
-
-    @abstractmethod
-    def build(self) -> nn.Module:
-        """Return the network as it is before training."""
-
-
-class OneNetwork(Method):
+class NetworkMethod(Method):
     """A method of one network, which its run trains."""
 
     config: Any
     options: TrainingOptions
     _run: ClassVar[Callable[..., TrainingRun]]
 
-    def training_run(self, data: Ratings | DomainPair) -> TrainingRun:
-        """Return the network for these ratings, not trained yet."""
+    def training_run(self, data: TrainingData) -> TrainingRun:
+        """Return the network for these data, not trained yet."""
         return type(self)._run(data, self)
 
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        """Train the network; where there is validation, its epoch is all that was chosen."""
+        run = self.training_run(data)
+        state = train_network(run, self.options, validation=validation, epochs=chosen.epochs, log=log)
+        return run.fitted_model(), chosen if validation is None else Chosen(epochs={log.network: state.best_epoch})
 
-class TargetNetworkMethod(OneNetwork, TargetMethod):
-    """One of the target's ratings alone."""
 
-    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)
+class NetworkRun(nn.Module, ABC):
+    """The network of a method that has one, with the data and the settings it is trained by."""
 
+    config: Any
+    examples: Tensor
 
-class PairNetworkMethod(OneNetwork, PlaintextMethod):
-    """One of both domains, in plaintext."""
+    def __init__(self, data: TrainingData, method: NetworkMethod) -> None:
+        super().__init__()
+        self.data, self.method = data, method
+        self.config, self.device = method.config, method.options.torch_device()
+        self.identity = f"{method.name} {method.config!r} {arrays_identity(*data.arrays())}"
+        self.prepare()
+        with seeded(method.options.seed, self.device):
+            self.build()
+        self.to(self.device)
 
-    def _train_plaintext(
-        self, target: Ratings, source: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        run = self.training_run(DomainPair(source, target))
-        return train_run(run, self.options, validation=validation, chosen=chosen, log=log)
+    @property
+    def network(self) -> nn.Module:
+        """Return what is trained: itself."""
+        return self
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Bring the data to the device."""
+
+    @abstractmethod
+    def build(self) -> None:
+        """Make the layers, as they are before training."""
 
 
 def numbers(tensor: Tensor) -> Float32Array:

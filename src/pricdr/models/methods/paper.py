@@ -8,16 +8,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pricdr.arrays import Float64Array
-from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.memory import require_memory
 from pricdr.models.base import Config, ReleaseMethod, Trained
 from pricdr.models.fitted import Chosen, FittedModel, Trust
-from pricdr.models.gates import Gates, Newcomers
-from pricdr.models.methods.networks import SparseTower, dense_tower, in_blocks, train_run
-from pricdr.models.training_data import ReleaseRows, TrainingData
-from pricdr.training.loop import ScorePairs, TrainingOptions, arrays_identity, ndcg_by_user, require_trainable, seeded
+from pricdr.models.gates import Gates, Newcomers, best_above
+from pricdr.models.methods.networks import SparseTower, dense_tower, in_blocks
+from pricdr.models.training_data import TrainingData
+from pricdr.training.loop import (
+    ScorePairs,
+    TrainingOptions,
+    arrays_identity,
+    ndcg_by_user,
+    require_trainable,
+    seeded,
+    train_network,
+)
 from pricdr.training.losses import alignment, normalised_cross_entropy
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
@@ -57,18 +63,17 @@ class PaperCDR(ReleaseMethod):
         default_factory=lambda: TrainingOptions(batch=128, learning_rate=5e-4, weight_decay=0.0)
     )
 
-    def _train(
-        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        data = TrainingData.of(target, release)
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         gates = Gates.of(data, validation, chosen, seed=self.options.seed, enabled=self.config.gated)
         if gates.refused:
             # Without release rows nothing is reconstructed or aligned: only the target's own towers are left.
             data = replace(data, present=np.zeros_like(data.present))
         run = _Run(data, self, gates.newcomers if self.config.gated else None)
-        model, chosen = train_run(run, self.options, validation=validation, chosen=chosen, log=log)
-        trust = gates.trust_in_rows(run.ndcg_of_rows)
-        return _popular_for_unserved(model, trust), replace(chosen, trust=trust, evidence=gates.evidence)
+        state = train_network(run, self.options, validation=validation, epochs=chosen.epochs, log=log)
+        if validation is not None:
+            chosen = Chosen(epochs={log.network: state.best_epoch})
+        trust = gates.settle(run.trust_in_rows)
+        return _popular_for_unserved(run.fitted_model(), trust), replace(chosen, trust=trust, evidence=gates.evidence)
 
 
 class _Network(nn.Module):
@@ -82,11 +87,12 @@ class _Network(nn.Module):
 
 class _Run:
     def __init__(self, data: TrainingData, method: PaperCDR, newcomers: Newcomers | None) -> None:
+        assert isinstance(data.source, np.ndarray)
         self.data, self.method = data, method
         config, options = method.config, method.options
         device = options.torch_device()
         n_users, n_items = data.ratings.shape
-        dim = 0 if data.source is None else data.source.shape[1]
+        dim = data.source.shape[1]
         require_trainable(config.hidden * (n_users + n_items + 2 * dim))  # before it is allocated; the rest is small
         # The printed loss covers every item: a batch of scores and a hidden layer, with what their gradients need.
         cells = n_items * (_PER_SCORE * min(options.batch, n_users) + _PER_UNIT * config.hidden)
@@ -107,15 +113,13 @@ class _Run:
 
     @property
     def identity(self) -> str:
-        ratings, source = self.data.ratings, np.asarray(self.data.source)
-        present, visible = self.data.present, self.visible.cpu().numpy()
-        return f"{self.method!r} {arrays_identity(ratings.indptr, ratings.indices, present, visible, source)}"
+        return f"{self.method!r} {arrays_identity(*self.data.arrays(), self.visible.cpu().numpy())}"
 
     def step(self, batch: Tensor) -> Tensor:
         network = self.network
         rated = self.rows.batch(batch)
         own, other = network.user_tower(rated), network.encoder(self.release[batch])
-        cosines = normalize(own, dim=1) @ normalize(network.item_tower(self.columns), dim=1).T
+        cosines = normalize(own, dim=1) @ self._item_vectors().T
         regression = normalised_cross_entropy(cosines, rated.dense(self.rows.shape[1]))
         # Users without a release row are left out of reconstruction and alignment.
         has_row = self.visible[batch][:, None]
@@ -126,16 +130,20 @@ class _Run:
         return total
 
     @torch.no_grad()
-    def ndcg_of_rows(self, newcomers: Newcomers) -> tuple[Float64Array, Float64Array]:
-        """Return how well newcomers are served by their release rows, and by popularity."""
+    def trust_in_rows(self, newcomers: Newcomers) -> Trust:
+        """Return full trust for warm users, and for cold ones where newcomers are served better than by popularity."""
         popularity = self.rows.popularity().to(self.present.device)
-        vectors = normalize(self.network.item_tower(self.columns), dim=1)
+        vectors = self._item_vectors()
+        own = ndcg_by_user(
+            lambda users, items: (normalize(self._row_vectors(users), dim=1)[:, None] * vectors[items]).sum(2),
+            newcomers.held_out,
+            self.present.device,
+        )
+        popular = ndcg_by_user(lambda users, items: popularity[items], newcomers.held_out, self.present.device)
+        return Trust(1.0, best_above({1.0: own}, popular) or 0.0)
 
-        def by_row(users: Tensor, items: Tensor) -> Tensor:
-            return (normalize(self._row_vectors(users), dim=1)[:, None] * vectors[items]).sum(2)
-
-        own = ndcg_by_user(by_row, newcomers.held_out, self.present.device)
-        return own, ndcg_by_user(lambda users, items: popularity[items], newcomers.held_out, self.present.device)
+    def _item_vectors(self) -> Tensor:
+        return normalize(self.network.item_tower(self.columns), dim=1)
 
     def _row_vectors(self, users: Tensor) -> Tensor:
         vectors: Tensor = self.network.encoder(self.release[users]) * self.present[users][:, None]
@@ -148,13 +156,13 @@ class _Run:
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
-        vectors = normalize(self.network.item_tower(self.columns), dim=1)
+        vectors = self._item_vectors()
         return lambda users, items: (self._vectors(users)[:, None] * vectors[items]).sum(2)
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         users = in_blocks(len(self.data.users), lambda at: self._vectors(at).cpu(), self.present.device).numpy()
-        items = normalize(self.network.item_tower(self.columns), dim=1).cpu().numpy()
+        items = self._item_vectors().cpu().numpy()
         return self.data.model(self.method.name, users, items, np.zeros(len(items), dtype=np.float32))
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Final
+from statistics import fmean, median
+from typing import Final, NamedTuple
 
+from pricdr.experiments.measured import Measurement
 from pricdr.experiments.records import RECORD, Line, Number, Whole
-from pricdr.experiments.results import Mean, Provenance, mean, read_lines
+from pricdr.experiments.results import Provenance, read_lines
 
 TRUE: Final = "true directions"
 TRUE_LESS: Final = "true directions, 60 % of μ²"
@@ -56,7 +57,14 @@ def read_synthetic(path: Path) -> list[SyntheticResult]:
     return list(latest.values())
 
 
-def share(results: Iterable[SyntheticResult], arm: str, epsilon: float | None, users: int) -> Mean | None:
+class Share(NamedTuple):
+    """A share of the plaintext gain and its error."""
+
+    value: float
+    error: float
+
+
+def share(results: Iterable[SyntheticResult], arm: str, epsilon: float | None, users: int) -> Share | None:
     """Return the share of the plaintext gain that an arm keeps, mean over seeds; None where it was not measured.
 
     With one seed the error is that over evaluated users.
@@ -66,10 +74,9 @@ def share(results: Iterable[SyntheticResult], arm: str, epsilon: float | None, u
     kept = [one for one in of_size if (one.arm, one.epsilon) == (arm, epsilon) and one.seed in plain]
     if not kept:
         return None
-    over_seeds = mean(one.gain / plain[one.seed] for one in kept)
-    if len(kept) > 1:
-        return over_seeds
-    return Mean(over_seeds.value, kept[0].gain_error / plain[kept[0].seed], 1)
+    over_seeds = Measurement({one.seed: one.gain / plain[one.seed] for one in kept})
+    error = over_seeds.error if len(kept) > 1 else kept[0].gain_error / plain[kept[0].seed]
+    return Share(over_seeds.value, error)
 
 
 NOTE: Final = """# A synthetic pair: what is kept, against the number of users
@@ -133,9 +140,8 @@ class Table:
         of_arm = self._of(users, name)
         if not of_arm:
             return ""
-        score, gain = mean(one.ndcg for one in of_arm), mean(one.gain for one in of_arm)
-        relative = gain.value / (score.value - gain.value)
-        return f"{score.value:.4f} ({relative:+.0%})"
+        score, gain = fmean(one.ndcg for one in of_arm), fmean(one.gain for one in of_arm)
+        return f"{score:.4f} ({gain / (score - gain):+.0%})"
 
     def _cost(self, users: int, name: str) -> str:
         of_arm = self._of(users, name)

@@ -11,8 +11,8 @@ import pricdr
 from pricdr import Comparison, Guarantee, Ratings
 from pricdr.data.splits import hold_out
 from pricdr.evaluation.comparison import RepeatedComparison
-from pricdr.markup import NotebookTable, summary_html
 from pricdr.models import EASE, Chosen, EASESource, Trust
+from pricdr.pages import summary_html, table
 from pricdr.signing import create_keys
 from pricdr.testing.contracts import Planted
 
@@ -65,8 +65,8 @@ def split(planted):
 
 
 def test_everything_in_a_summary_is_text():
-    table = NotebookTable(EVIL, (EVIL, EVIL), [(EVIL, EVIL)])
-    page = Page(summary_html(EVIL, {EVIL: EVIL}, tables=(table,), notes=(EVIL,), warning=EVIL))
+    rows = table("t", EVIL, (EVIL, EVIL), [(EVIL, EVIL)])
+    page = Page(summary_html(EVIL, {EVIL: EVIL}, tables=(rows,), notes=(EVIL,), warning=EVIL))
     assert page.texts == [EVIL.replace("\x1b", r"\u001b")] * 10
 
 

@@ -1,6 +1,6 @@
 """``make results``: docs/results.md from its template, every figure computed from ``results``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -12,8 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from docs._generate import frontier_figure
 from pricdr.errors import plain
 from pricdr.experiments import measured
+from pricdr.experiments.measured import Measurement
 from pricdr.experiments.paper import table2
-from pricdr.experiments.results import Mean, Outline, mean, read
+from pricdr.experiments.results import Outline, read
 from pricdr.experiments.spec import Spec, read_specs
 
 ROOT: Final = Path(__file__).parents[2]
@@ -49,33 +50,33 @@ class Experiment:
         """Return how many users of a stratum were evaluated."""
         return next(iter(self.by_arm.values()))[0].users[stratum]
 
-    def ndcg(self, arm: str, stratum: str, ranking: str = "sampled") -> Mean:
+    def ndcg(self, arm: str, stratum: str, ranking: str = "sampled") -> Measurement:
         """Return NDCG@10 of one arm, a mean over seeds."""
         return mean(self._values(arm, stratum, ranking))
 
-    def gain(self, arm: str, stratum: str = "cold", base: str = "popularity") -> Mean:
+    def gain(self, arm: str, stratum: str = "cold", base: str = "popularity") -> Measurement:
         """Return by how much an arm is above another, seed by seed."""
         pairs = zip(self._values(arm, stratum), self._values(base, stratum), strict=True)
         return mean(own - other for own, other in pairs)
 
-    def share(self, arm: str) -> Mean:
+    def share(self, arm: str) -> Measurement:
         """Return what cold users keep of the gain that the ceiling reaches in plaintext."""
-        return self.found.share(self.found.arms[arm]).mean
+        return self.found.share(self.found.arms[arm])
 
-    def curve(self, name: str, stratum: str, metric: str = METRIC) -> dict[float, Mean]:
+    def curve(self, name: str, stratum: str, metric: str = METRIC) -> dict[float, Measurement]:
         """Return the points of a curve, each a mean over seeds."""
         points = [(arm.point.at, arm.name) for arm in self.spec.arms if arm.point and arm.point.curve == name]
         return {at: mean(r.figures["sampled"][stratum][metric] for r in self.by_arm[arm]) for at, arm in points}
 
-    def lowest(self, curve: str, stratum: str) -> Mean:
+    def lowest(self, curve: str, stratum: str) -> Measurement:
         """Return the lowest point of a curve."""
         return min(self.curve(curve, stratum).values(), key=lambda point: point.value)
 
-    def highest(self, curve: str, stratum: str) -> Mean:
+    def highest(self, curve: str, stratum: str) -> Measurement:
         """Return the highest point of a curve."""
         return max(self.curve(curve, stratum).values(), key=lambda point: point.value)
 
-    def metrics(self, arm: str, stratum: str = "warm") -> dict[str, Mean]:
+    def metrics(self, arm: str, stratum: str = "warm") -> dict[str, Measurement]:
         """Return every metric of an arm."""
         figures = [result.figures["sampled"][stratum] for result in self.by_arm[arm]]
         return {metric: mean(found[metric] for found in figures) for metric in figures[0]}
@@ -113,21 +114,26 @@ class Synthetic:
         return kept.value
 
 
-def percent(found: Mean) -> str:
+def mean(values: Iterable[float]) -> Measurement:
+    """Return what was measured with each seed, in the order of the seeds."""
+    return Measurement(dict(enumerate(values)))
+
+
+def percent(found: Measurement) -> str:
     """Return a share as tables print it.
 
-    >>> percent(Mean(-0.02, 0.011, 5))
+    >>> percent(Measurement({1: -0.01, 2: -0.03}))
     '−2 ± 1 %'
     """
     return f"{100 * found.value:.0f} ± {100 * found.error:.0f} %".replace("-", "−")
 
 
-def figure(found: Mean) -> str:
+def figure(found: Measurement) -> str:
     """Return a metric with its standard error, four digits each."""
     return str(found).replace("-", "−")
 
 
-def short(found: Mean, digits: int = 3) -> str:
+def short(found: Measurement, digits: int = 3) -> str:
     """Return a metric with three digits, for sentences."""
     return f"{found.value:.{digits}f}".replace("0.", ".", 1).replace("-", "−")
 

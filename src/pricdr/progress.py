@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple, Protocol, Self
 
 from pricdr.errors import ParameterError, printable
-from pricdr.markup import notebook_html
+from pricdr.pages import notebook
 
 PREPARING: Final = "preparing"
 """What is shown until the first report."""
@@ -128,7 +128,7 @@ def notebook_bars(what: str) -> Iterator[Progress]:
 
     def drawn(*, over: bool = False) -> dict[str, str]:
         shown, elapsed = list(reports.values()), _elapsed(started)
-        html = notebook_html("progress", reports=shown, elapsed=elapsed, over=over)
+        html = notebook("progress", reports=shown, elapsed=elapsed, over=over)
         return {"text/html": html, "text/plain": "\n".join([*map(str, shown), elapsed])}
 
     handle = show(drawn(), raw=True, display_id=True)

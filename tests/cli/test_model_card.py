@@ -38,7 +38,7 @@ def test_the_command_alone_shows_its_help(pricdr):
         (("{final}", "--out", "card.pdf"), "--out card.pdf: the file name must end in .md or .html"),
         (("{final}", "--out", "here.md"), "here.md exists already"),
         (("{final}", "--evaluation", "nowhere.json"), "nowhere.json cannot be read: No such file"),
-        (("{final}", "--evaluation", "here.md"), "here.md is not JSON that can be read"),
+        (("{final}", "--evaluation", "here.md"), "here.md: not what pricdr evaluate --json writes"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(refused, companies, here, arguments, says):

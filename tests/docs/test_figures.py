@@ -6,7 +6,7 @@ import pytest
 from docs._generate import results
 from docs._generate.results import DUPLICATES, ROOT, Experiment, figure, percent, short
 
-from pricdr.experiments.results import Mean
+from pricdr.experiments.measured import Measurement
 
 ARMS = ("popularity", "guided, ε = 4", "DDTCDR (plaintext)")
 """The floor, a release and the ceiling of a frontier."""
@@ -17,7 +17,7 @@ def test_the_page_of_figures_is_what_the_results_give():
 
 
 def test_a_changed_result_changes_the_page(monkeypatch):
-    monkeypatch.setattr(Experiment, "share", lambda *_: Mean(0.123, 0.01, 5))
+    monkeypatch.setattr(Experiment, "share", lambda *_: Measurement({1: 0.113, 2: 0.133}))
     assert "| 4 | 12 ± 1 % | 12 ± 1 % | 12 ± 1 % | 12 ± 1 % |" in results.page()
 
 
@@ -76,9 +76,9 @@ def test_duplicates_are_those_that_the_data_tests_count():
 
 
 def test_figures_are_printed_as_tables_print_them():
-    assert percent(Mean(-0.021, 0.012, 5)) == "−2 ± 1 %"
-    assert figure(Mean(-0.0539, 0.0031, 5)) == "−.0539 ± .0031"
-    assert short(Mean(0.2239, 0.01, 5)) == ".224"
+    assert percent(Measurement({1: -0.009, 2: -0.033})) == "−2 ± 1 %"
+    assert figure(Measurement({1: -0.057, 2: -0.0508})) == "−.0539 ± .0031"
+    assert short(Measurement({1: 0.2239})) == ".224"
 
 
 def test_verdicts_on_the_paper_s_figures_are_what_was_measured():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from pricdr.data.ratings import Ratings
-from pricdr.errors import ParameterError
 from pricdr.experiments.arms import ReleaseSpec, RowContent
 from pricdr.experiments.runner import sampled_source, seeded_release
 from pricdr.privacy.accounting import Calibration, epsilon_for, paper_sigma, sigma_for
@@ -75,9 +74,3 @@ def test_a_share_of_the_source_is_exact_and_nested(source):
         assert smaller.items == source.items
         assert smaller.matrix.multiply(larger.matrix).nnz == len(smaller)
         assert len(smaller) < len(larger)
-
-
-@pytest.mark.parametrize("share", [0, -0.5, 1.01, float("nan")])
-def test_a_share_that_is_none_is_refused(source, share):
-    with pytest.raises(ParameterError, match=r"must lie in \(0, 1\]"):
-        sampled_source(source, share, 1)

@@ -18,7 +18,7 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
 from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, RowContent
-from pricdr.experiments.measured import markdown_report
+from pricdr.experiments.measured import Experiment, markdown_report
 from pricdr.experiments.results import (
     COMMIT,
     NOT_PRESENT,
@@ -28,14 +28,14 @@ from pricdr.experiments.results import (
     Result,
     append,
     commit,
-    mean,
     provenance,
     read,
+    read_lines,
     read_outline,
     whole_lines,
 )
-from pricdr.experiments.runner import Failure, known_results, missing_runs, run, seeded_release
-from pricdr.experiments.search import draws, read_trials, search, update_tuned
+from pricdr.experiments.runner import Failure, missing_runs, run, seeded_release
+from pricdr.experiments.search import Trial, draws, search, update_tuned
 from pricdr.experiments.spec import Spec, require_runnable
 from pricdr.experiments.tasks import RunContext, Task, load_task, spread
 from pricdr.models.catalogue import METHODS, configure
@@ -75,10 +75,15 @@ def root(tmp_path_factory):
     return folder.parent
 
 
+def results_of(spec, file):
+    """The results that a file holds of a spec, in the order of its arms."""
+    return Experiment.of(Outline.of(spec), read(file)).runs
+
+
 def measure(spec, folder, context, **how):
     """Run a spec, in which nothing fails, and return its results."""
     assert run(spec, folder, context, **how) == []
-    return known_results(spec, folder / f"{spec.name}.jsonl")
+    return results_of(spec, folder / f"{spec.name}.jsonl")
 
 
 def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
@@ -99,8 +104,8 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     text = markdown_report(SPEC, results)
     warm, *_, cold = text.split("\n### ")[1:]
     assert re.findall(r"^\| (\w[ \w]*?) *\| \.", warm, re.MULTILINE) == [arm.name for arm in ARMS]
-    values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
-    assert str(mean(values)) in cold
+    released = Experiment.of(Outline.of(SPEC), results).arms["released"].measured("cold")
+    assert str(released) in cold
     assert f"run on cpu, version {__version__}." in text
     elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
     assert f"cpu; on cuda: {SPEC.arms[-1].name}, version" in markdown_report(SPEC, elsewhere)
@@ -185,7 +190,7 @@ def test_results_and_trials_that_are_no_text_or_too_much_are_refused(tmp_path, m
         read(path)
     path.write_text('{"data": 1}\n')
     with pytest.raises(InputError, match="line 1: not a trial: data must be text, got 1"):
-        read_trials(path)
+        read_lines(path, Trial)
     monkeypatch.setattr("pricdr.experiments.results.MAX_BYTES", 10)
     with pytest.raises(InputError, match="more than 10 bytes"):
         read(path)
@@ -372,7 +377,7 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
     monkeypatch.setattr(Task, "split", lambda self, seed: Blind(hold_out(self.pair.target, seed=seed, cold=0.25)))
     context, log = RunContext(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
     best = search(DATA, ["dmf", "hetero"], 2, log, context)
-    trials = read_trials(log)
+    trials = read_lines(log, Trial)
     assert len(trials) == 4
     for method, settings in best.items():
         tried = [trial for trial in trials if trial.method == method]
@@ -389,7 +394,7 @@ def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monke
         searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "learning_rate": 1e30}, SMALL]
     )
     best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", RunContext(root, tmp_path, "cpu"))
-    failed = next(trial for trial in read_trials(tmp_path / "log.jsonl") if trial.failure)
+    failed = next(trial for trial in read_lines(tmp_path / "log.jsonl", Trial) if trial.failure)
     assert failed.validation == 0
     assert "loss became" in failed.failure
     assert best["dmf"] == SMALL
@@ -400,9 +405,9 @@ def test_a_trial_that_the_machine_failed_is_tried_again(root, tmp_path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(searching, "fit", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
         assert search(DATA, ["popularity"], 1, log, context) == {}
-    assert read_trials(log) == []
+    assert read_lines(log, Trial) == []
     assert search(DATA, ["popularity"], 1, log, context) == {"popularity": {}}
-    assert len(read_trials(log)) == 1
+    assert len(read_lines(log, Trial)) == 1
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
@@ -411,7 +416,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
     (failure,) = run(spec, tmp_path, RunContext(root, None, "cpu"))
     assert failure == Failure("toy", "diverges", 1, failure.reason)
     assert "loss became" in failure.reason
-    results = known_results(spec, tmp_path / "toy.jsonl")
+    results = results_of(spec, tmp_path / "toy.jsonl")
     assert [result.arm for result in results] == ["popularity", "target only"]
     assert missing_runs(spec, tmp_path) == [(broken, 1)]  # so that it is tried again
     report = markdown_report(spec, results)
@@ -424,7 +429,7 @@ def test_a_part_of_a_spec_can_be_run(root, tmp_path):
     assert [r.arm for r in measure(SPEC, tmp_path, context, only=["popularity"], seeds=[2])] == ["popularity"]
     with pytest.raises(ParameterError, match="no arm or curve of these specs is called 'nobody'"):
         require_runnable([SPEC], ["popularity", "nobody"])
-    few = known_results(SPEC, tmp_path / "toy.jsonl")
+    few = results_of(SPEC, tmp_path / "toy.jsonl")
     assert "Not run: popularity (seeds 1) · target only · released · plaintext." in markdown_report(SPEC, few)
 
 
@@ -445,8 +450,8 @@ def test_a_result_of_other_settings_does_not_count(root, tmp_path):
     context, spec = RunContext(root, None, "cpu"), replace(SPEC, arms=ARMS[1:2], seeds=(1,), baseline=None)
     measure(spec, tmp_path, context)
     wider = replace(spec, arms=(replace(ARMS[1], settings={**SMALL, "width": 5}),))
-    assert known_results(wider, tmp_path / "toy.jsonl") == []
-    assert len(known_results(spec, tmp_path / "toy.jsonl")) == 1
+    assert results_of(wider, tmp_path / "toy.jsonl") == []
+    assert len(results_of(spec, tmp_path / "toy.jsonl")) == 1
 
 
 def test_a_folder_of_results_describes_itself(root, tmp_path):
@@ -483,7 +488,7 @@ def test_results_that_were_measured_elsewhere_stay_where_the_data_is_not(root, t
     measure(spec, tmp_path, RunContext(root, None, "cpu"))
     assert run(spec, tmp_path, RunContext(tmp_path / "nowhere")) == []
     assert read_outline(tmp_path / "toy.spec.json") == Outline.of(spec)
-    assert len(known_results(spec, tmp_path / "toy.jsonl")) == 1
+    assert len(results_of(spec, tmp_path / "toy.jsonl")) == 1
 
 
 def test_a_result_says_what_its_release_delivered(root, tmp_path):

@@ -190,8 +190,9 @@ def test_arms_that_vary_are_points_of_a_curve(tmp_path):
     varied = read_spec(write(tmp_path, text))
     assert [arm.name for arm in varied.arms[1:]] == ["jlt, sd = 1", "jlt, sd = 0.125"]
     assert [arm.source_share for arm in varied.arms[1:]] == [1, 0.125]
-    assert [arm.name for arm in varied.only(["jlt"]).arms] == ["jlt, sd = 1", "jlt, sd = 0.125"]
-    assert [arm.name for arm in varied.only(["jlt, sd = 1", "popularity"]).arms] == ["popularity", "jlt, sd = 1"]
+    assert [arm.name for arm in varied.arms if arm.is_called(["jlt"])] == ["jlt, sd = 1", "jlt, sd = 0.125"]
+    only = [arm.name for arm in varied.arms if arm.is_called(["jlt, sd = 1", "popularity"])]
+    assert only == ["popularity", "jlt, sd = 1"]
 
 
 @pytest.mark.parametrize(

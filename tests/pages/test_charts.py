@@ -9,7 +9,7 @@ import altair as alt
 import pytest
 
 from pricdr.errors import printable
-from pricdr.pages.charts import DARK, LIGHT, Dot, chart_figure, dot_plot
+from pricdr.pages.charts import DARK, INK, MUTED, PAPER, SERIES, SHAPES, Dot, chart_figure, dot_plot
 from tests.pages.everything import EVIL
 
 DOTS = [
@@ -38,12 +38,14 @@ def test_what_is_not_finite_is_left_out_and_nothing_is_no_figure():
     assert dot_plot("d", "c", [Dot("a", "g", nan, 0, 1)], label="x") is None
 
 
-def test_both_pictures_have_the_colours_of_their_pages():
+def test_the_dark_picture_is_the_light_one_in_other_colours():
     figure = dot_plot("d", "c", DOTS, label="x")
-    for svg, theme, other in ((figure.light, LIGHT, DARK), (figure.dark, DARK, LIGHT)):
-        assert theme["background"] in svg
-        assert theme["text"]["color"] in svg
-        assert other["text"]["color"] not in svg
+    for light, dark in DARK.items():
+        assert dark not in figure.light
+        assert light not in figure.dark
+    for colour in (PAPER, INK, MUTED, SERIES[0]):
+        assert figure.light.count(colour) == figure.dark.count(DARK[colour]) > 0
+    assert texts(figure.dark) == texts(figure.light)
 
 
 def test_a_name_that_is_hostile_in_vega_or_in_xml_is_text():
@@ -71,17 +73,12 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_series_and_words_stand_out_from_the_paper_and_no_two_series_look_alike(theme):
-    paper = _luminance(theme["background"])
-    series, shapes = theme["range"]["category"], theme["range"]["symbol"]
-    assert len(set(series)) == len(set(shapes)) == len(series)
-    for colour, least in [
-        *((one, 3) for one in series),
-        (theme["text"]["color"], 7),
-        (theme["axis"]["labelColor"], 4.5),
-    ]:
-        own = _luminance(colour)
+@pytest.mark.parametrize("shown", [{one: one for one in DARK}, DARK], ids=["light", "dark"])
+def test_series_and_words_stand_out_from_the_paper_and_no_two_series_look_alike(shown):
+    paper = _luminance(shown[PAPER])
+    assert len({shown[one] for one in SERIES}) == len(set(SHAPES)) == len(SERIES)
+    for colour, least in [*((one, 3) for one in SERIES), (INK, 7), (MUTED, 4.5)]:
+        own = _luminance(shown[colour])
         assert (max(own, paper) + 0.05) / (min(own, paper) + 0.05) >= least
 
 

@@ -262,13 +262,16 @@ def test_a_folder_with_the_name_of_another_method_is_not_taken_for_it(companies,
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("[]", "schema_version None"),
-        ('{"schema_version": true}', "schema_version True"),
-        ('{"schema_version": 1}', "not 2: measure again"),
-        ('{"schema_version": 2}', "not what pricdr evaluate writes: protocol"),
-        ('{"schema_version": 2, "models": {"a": 3}}', "not what pricdr evaluate writes"),
+        ("", "it is not JSON"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ("[]", "it must be a table"),
+        ('{"schema_version": true}', "schema_version must be 2, got True"),
+        (
+            '{"schema_version": 1}',
+            "writes (measure again): schema_version must be 2, got 1",
+        ),
+        ('{"schema_version": 2}', "it needs 'protocol'"),
+        ('{"schema_version": 2, "models": {"a": 3}}', "not what pricdr evaluate --json writes"),
     ],
 )
 def test_an_evaluation_that_is_none_is_refused_in_one_line(tmp_path, content, says):
@@ -286,7 +289,7 @@ def test_an_evaluation_that_is_too_large_is_refused_by_its_size(tmp_path, monkey
         read_evaluation(tmp_path / "e.json")
 
 
-@pytest.mark.parametrize("value", [None, "x", [], {}, 1e400, float("nan"), True, 10**400])
+@pytest.mark.parametrize("value", [None, "x", [], {}, True, 10**400])
 def test_a_figure_that_is_none_is_shown_as_missing(companies, tmp_path, value):
     content = json.loads(companies.evaluation.read_text())
     content["models"]["with"]["full"]["cold"]["NDCG@10"] = value

@@ -99,7 +99,7 @@ def test_what_controls_gain_as_well_does_not_cross(tmp_path):
     """A release that is no better than noise has not transferred anything, however far it is above popularity."""
     (pair,) = read_folder(made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, controls=0.15)).experiments
     arm = pair.arms["guided, ε = 4"]
-    assert pair.beats_controls(arm, "cold").verdict is Verdict.UNCLEAR
+    assert pair.worst_gain(arm, "cold")[0].verdict is Verdict.UNCLEAR
     assert pair.gain(arm, "cold").verdict is Verdict.HELPS
 
 
@@ -115,5 +115,5 @@ def test_warm_users_are_compared_with_the_best_target_only_arm_of_any_spec_on_th
     (pair,) = read_folder(tmp_path).family("frontier")
     assert pair.reference("warm").name == reference
     assert pair.reference("cold").name == "popularity"
-    verdict, _, against = pair.beats_controls(pair.arms["guided, ε = 4"], "warm")
-    assert (verdict, against == "BPR") == ((Verdict.HURTS, True) if same_data else (Verdict.HELPS, False))
+    worst, against = pair.worst_gain(pair.arms["guided, ε = 4"], "warm")
+    assert (worst.verdict, against == "BPR") == ((Verdict.HURTS, True) if same_data else (Verdict.HELPS, False))

@@ -169,6 +169,6 @@ def test_searches_costs_machines_and_stale_results_are_told(tmp_path):
     shown = text_of(report(read_folder(folder)))
     assert "toy: dmf width = 64 3 1 0.2100 0.2500" in shown
     assert "2 runs on NVIDIA H200: commit 0123456789abcdef, pricdr 0.6.0, Python 3.11.2" in shown
-    assert "1 were measured with other settings than their spec has now, and are left out." in shown
+    assert "1 were measured with other settings or seeds than their spec has now, and are left out." in shown
     assert "frontier_toy: DMF: seed 1" in shown
     assert re.search(r"guided, ε = 4 private, ε = 4 .* 30\.0", shown)

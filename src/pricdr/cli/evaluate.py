@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pricdr.data.splits import Split
     from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
     from pricdr.evaluation.verdict import Judgement
-    from pricdr.markup import NotebookTable
-    from pricdr.pages import Block, Figure
+    from pricdr.pages import Block, Figure, Table
 
 _ONE_RUN: Final = (
     "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
@@ -198,30 +197,23 @@ def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedCom
     blocks: dict[str, list[Block | str]] = {}
     for ranking in comparison.rankings:
         verdicts = [one for one in comparison.verdicts if one.ranking == ranking]
-        blocks[ranking] = _blocks(ranking, verdicts, comparison.tables(ranking), _plot(comparison, ranking))
+        blocks[ranking] = _blocks(verdicts, comparison.tables(ranking), _plot(comparison, ranking))
     if repeated is not None:
-        blocks["splits"] = _blocks("splits", repeated.verdicts, repeated.tables())
+        blocks["splits"] = _blocks(repeated.verdicts, repeated.tables())
     words = {"split": split, "repeated": repeated, "one_run": _ONE_RUN, "one_item": ONE_ITEM}
     lead, *sections = sections_of("evaluation.txt.j2", blocks, comparison=comparison, **words)
     return render(Page(lead.heading, sections, lead.blocks))
 
 
 def _blocks(
-    name: str,
-    verdicts: "Sequence[Judgement]",
-    tables: "Sequence[NotebookTable]",
-    plot: "Figure | None" = None,
+    verdicts: "Sequence[Judgement]", tables: "Sequence[Table]", plot: "Figure | None" = None
 ) -> "list[Block | str]":
     """Return the verdicts in words with what they advise, a plot and the tables."""
-    from pricdr.pages import Bullets, table
+    from pricdr.pages import Bullets
 
     sentences = [f"{one.model}, {one.ranking} ranking, {one.sentence}." for one in verdicts]
     sentences += dict.fromkeys(f"{one.model}: {text}." for one in verdicts for text in one.advice)
-    return [
-        *([Bullets(sentences)] if sentences else []),
-        *([] if plot is None else [plot]),
-        *(table(f"{name}-{at}", one.caption, one.header, one.rows, names=one.names) for at, one in enumerate(tables)),
-    ]
+    return [*([Bullets(sentences)] if sentences else []), *([] if plot is None else [plot]), *tables]
 
 
 def _plot(comparison: "Comparison", ranking: "Ranking") -> "Figure | None":

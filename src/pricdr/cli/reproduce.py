@@ -98,8 +98,8 @@ def reproduce(
 
 def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence[str], seeds: Sequence[int]) -> None:
     from pricdr.experiments.measured import markdown_report
-    from pricdr.experiments.results import NOT_PRESENT
-    from pricdr.experiments.runner import known_results, missing_runs, run
+    from pricdr.experiments.results import NOT_PRESENT, read
+    from pricdr.experiments.runner import missing_runs, run
     from pricdr.experiments.spec import Spec, read_specs, require_runnable
     from pricdr.experiments.tasks import missing_files
     from pricdr.files import replace_file
@@ -107,7 +107,7 @@ def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence
     tables = [spec for path in paths for spec in read_specs(path, path.parent / "tuned")]
     require_runnable(tables, only)
     absent = {spec.name: missing_files(spec.data, context.data, context.prepared) for spec in tables}
-    waiting = {spec.name: 0 if absent[spec.name] else len(missing_runs(spec.only(only, seeds), out)) for spec in tables}
+    waiting = {spec.name: 0 if absent[spec.name] else len(missing_runs(spec, out, only, seeds)) for spec in tables}
     runs = sum(waiting.values())
     say(f"{len(tables)} table{'s' if len(tables) > 1 else ''}, {'1 run' if runs == 1 else f'{runs:,} runs'} to do")
     failures, before = [], 0
@@ -122,7 +122,7 @@ def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence
             failures += run(spec, out, context, only=only, seeds=seeds, progress=overall)
             before += waiting[spec.name]
     for spec in tables:
-        text = markdown_report(spec, known_results(spec, out / f"{spec.name}.jsonl"))
+        text = markdown_report(spec, read(out / f"{spec.name}.jsonl"))
         replace_file(out / f"{spec.name}.md", text.encode())
         if absent[spec.name]:
             say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(absent[spec.name])})")

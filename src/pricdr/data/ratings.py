@@ -169,7 +169,7 @@ class Ratings:
 
     def _repr_html_(self) -> str:
         """Show sizes and declared facts in a notebook: ratings are private."""
-        from pricdr.markup import summary_html
+        from pricdr.pages import summary_html
 
         pairs = len(self.users) * len(self.items)
         facts = {

@@ -164,7 +164,7 @@ class Split:
 
     def _repr_html_(self) -> str:
         """Show a notebook sizes only: what was rated is private."""
-        from pricdr.markup import summary_html
+        from pricdr.pages import summary_html
 
         facts = {"ratings to train on": f"{len(self.train):,}", "items": f"{len(self.train.items):,}"}
         for stratum, keep in self.strata().items():

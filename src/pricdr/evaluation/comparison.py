@@ -25,7 +25,7 @@ from pricdr.evaluation.verdict import (
     standard_error,
     verdict_lines,
 )
-from pricdr.markup import NotebookTable, summary_html
+from pricdr.pages import Table, summary_html, table
 from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
@@ -237,14 +237,15 @@ class Comparison:
 
     __repr__ = __str__
 
-    def tables(self, ranking: Ranking) -> list[NotebookTable]:
+    def tables(self, ranking: Ranking) -> list[Table]:
         """Return one row per model and kind of users with every metric, and the differences from the first model."""
         figures = [
             (model, stratum, f"{users:,}", *cells)
             for model in self.models
             for stratum, users, cells in self.rows(model, ranking, self.metrics)
         ]
-        tables = [NotebookTable(f"{ranking} ranking", ("model", "kind", "users", *self.metrics), figures, names=2)]
+        header = ("model", "kind", "users", *self.metrics)
+        tables = [table(f"{ranking}-figures", f"{ranking} ranking", header, figures, names=2)]
         differences = [
             (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
             for one in self.differences
@@ -254,7 +255,7 @@ class Comparison:
         if differences:
             header = ("model", "kind", self.compared_by, "95 % interval", "p-value")
             caption = f"{ranking} ranking, difference from {self.models[0]}"
-            tables.append(NotebookTable(caption, header, differences, names=2))
+            tables.append(table(f"{ranking}-differences", caption, header, differences, names=2))
         return tables
 
     def _repr_html_(self) -> str:
@@ -300,17 +301,18 @@ class Comparison:
         return figures
 
 
-def _text_of(tables: Iterable[NotebookTable]) -> Iterator[str]:
+def _text_of(tables: Iterable[Table]) -> Iterator[str]:
     """Yield tables line by line, with some figures side by side, and the others below them."""
-    for table in tables:
-        yield f"  {table.caption}"
-        for start in range(table.names, len(table.header), _COLUMNS):
-            shown = [*range(table.names), *range(start, min(start + _COLUMNS, len(table.header)))]
-            rows = [[row[at] for at in shown] for row in (table.header, *table.rows)]
+    for one in tables:
+        yield f"  {one.caption}"
+        shown = [[column.name for column in one.columns], *(list(map(str, row.cells)) for row in one.rows)]
+        names = sum(not column.numeric for column in one.columns)
+        for start in range(names, len(one.columns), _COLUMNS):
+            rows = [[*row[:names], *row[start : start + _COLUMNS]] for row in shown]
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
             for row in rows:
                 cells = zip(row, widths, strict=True)
-                padded = (f"{c:<{w}}" if at < table.names else f"{c:>{w}}" for at, (c, w) in enumerate(cells))
+                padded = (f"{c:<{w}}" if at < names else f"{c:>{w}}" for at, (c, w) in enumerate(cells))
                 yield "    " + "  ".join(padded)
 
 
@@ -496,7 +498,7 @@ class RepeatedComparison:
 
     __repr__ = __str__
 
-    def tables(self) -> list[NotebookTable]:
+    def tables(self) -> list[Table]:
         """Return the means over splits, and the differences from the first model split by split."""
         names = ("model", "ranking", "kind")
         means = []
@@ -507,8 +509,8 @@ class RepeatedComparison:
         gains = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
         caption = f"difference from {self.models[0]}, split by split"
         return [
-            NotebookTable(self.title, (*names, "mean"), means, names=3),
-            NotebookTable(caption, (*names, "differences"), gains, names=3),
+            table("splits-means", self.title, (*names, "mean"), means, names=3),
+            table("splits-differences", caption, (*names, "differences"), gains, names=3),
         ]
 
     def _repr_html_(self) -> str:

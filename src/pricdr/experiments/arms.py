@@ -1,9 +1,8 @@
 """The arms of a spec and the data they run on; and the key of a result, which tells one from any other.
 
-A key is made of everything that decides what is measured, defaults included: a result counts only for the same
-settings. Seed and device are apart: a result states its seed beside its key, and where it ran. A default that changes
-invalidates every arm that left it as it was, and no other. So does a method's ``revision``, which is raised when the
-same settings begin to give other models.
+A key is made of everything that decides what is measured, defaults included, but for the seed and the device, which
+stand beside it. A default that changes invalidates every arm that left it as it was, and no other. So does a method's
+``revision``, which is raised when the same settings begin to give other models.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from pricdr.errors import (
     require_probability,
     require_share,
 )
-from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, limits
+from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, limits, naming
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 from pricdr.privacy.accounting import Calibration, Guarantee
@@ -80,9 +79,8 @@ class DataSpec:
     """Settings that a search on this data keeps fixed, by method: on large data larger batches."""
 
     def __post_init__(self) -> None:
-        require_file_name(folder=self.folder, source=self.source, target=self.target)
-        named = {"official": self.official, "name": self.name, "tuned": self.tuned}
-        require_file_name(**{key: value for key, value in named.items() if value is not None})
+        named = {name: getattr(self, name) for name in ("folder", "source", "target", "official", "name", "tuned")}
+        require_file_name(**{name: value for name, value in named.items() if value is not None})
         if self.core is not None:
             require_count(core=self.core)
         require_share(cold=self.cold)
@@ -111,21 +109,18 @@ class RowContent(StrEnum):
     """What the rows of a simulated release contain, controls included."""
 
     PRIVATE = "private"
-    """Noise of the certified size."""
     NOISELESS = "noiseless"
     """NOT PRIVATE: the projection alone."""
     SHUFFLED = "shuffled"
     """Each row given to another user: whatever it gains is no transfer. Without noise for jlt and sjlt; a strategy
     that learns is given shuffled ratings, and publishes them with its noise."""
     NOISE = "noise"
-    """Noise of the certified size and nothing else."""
 
 
 class Guide(StrEnum):
     """What the source is guided by: a release of the target's training ratings, by ``spectral``."""
 
     PRIVATE = "private"
-    """At the same ε and δ."""
     CLEAR = "clear"
     """NOT PRIVATE: without noise, which protects nobody on the target's side."""
 
@@ -138,10 +133,9 @@ class Axis(StrEnum):
     DENSITY = "density"
     SOURCE_SHARE = "source_share"
 
-    @property
-    def symbol(self) -> str:
-        """The paper's letters for it."""
-        return {"epsilon": "ε", "dim": "n", "density": "sp", "source_share": "sd"}[self.value]
+
+_LETTERS: Final = {Axis.EPSILON: "ε", Axis.DIM: "n", Axis.DENSITY: "sp", Axis.SOURCE_SHARE: "sd"}
+"""The paper's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,9 +240,8 @@ class Arm:
             raise ParameterError(f"source_share must lie in (0, 1], got {self.source_share!r}")
         if self.source_share != 1 and not (self.release or self.plaintext):
             raise ParameterError("source_share is for an arm that is given a release or the source's ratings")
-        if self.vary and (
-            self.point or len(self.vary) > 1 or not 1 <= len(next(iter(self.vary.values()))) <= MAX_POINTS
-        ):
+        lengths = [*map(len, self.vary.values())]
+        if lengths and (self.point or len(lengths) > 1 or not 1 <= lengths[0] <= MAX_POINTS):
             raise ParameterError(f"vary is one list of 1 to {MAX_POINTS} values, and then the arm has no point")
 
     @property
@@ -272,27 +265,26 @@ class Arm:
 
     def each(self) -> Iterator["Arm"]:
         """Yield the arms that ``vary`` asks for, or the arm itself."""
-        try:
-            yield from (self._at(axis, value) for axis, values in self.vary.items() for value in values)
-        except ParameterError as error:
-            raise ParameterError(f"arm {self.name!r}: {error}") from error
+        for axis, values in self.vary.items():
+            for value in values:
+                with naming(f"arm {self.name!r}"):
+                    yield self._at(axis, value)
         if not self.vary:
             yield self
 
     def _at(self, axis: Axis, value: float) -> "Arm":
-        name = f"{self.name}, {axis.symbol} = {value:g}"
-        arm = replace(self, name=name, vary={}, point=CurvePoint(curve=self.name, axis=axis, at=value))
+        name, point = f"{self.name}, {_LETTERS[axis]} = {value:g}", CurvePoint(curve=self.name, axis=axis, at=value)
+        arm = replace(self, name=name, vary={}, point=point)
         if axis is Axis.SOURCE_SHARE:
             return replace(arm, source_share=value)
         if arm.release is None:
             raise ParameterError(f"vary = {{ {axis.value} = … }} is of a release, and the arm has none")
-        if axis is Axis.EPSILON:
-            return replace(arm, release=replace(arm.release, epsilon=value))
-        if axis is Axis.DENSITY:
-            return replace(arm, release=replace(arm.release, density=value))
-        if value != int(value):
-            raise ParameterError(f"dim must be a whole number, got {value!r}")
-        return replace(arm, release=replace(arm.release, dim=int(value)))
+        if axis is Axis.DIM:
+            if value != int(value):
+                raise ParameterError(f"dim must be a whole number, got {value!r}")
+            value = int(value)
+        changed: dict[str, Any] = {axis.value: value}
+        return replace(arm, release=replace(arm.release, **changed))
 
 
 def result_key(data: DataSpec, arm: Arm, *, full: bool) -> str:
@@ -302,7 +294,9 @@ def result_key(data: DataSpec, arm: Arm, *, full: bool) -> str:
 
 def key_of(settings: Mapping[str, Any]) -> str:
     """Return the key of results that these settings, resolved, tell from any others."""
-    return hashlib.sha256(json.dumps(_alike(settings), sort_keys=True).encode()).hexdigest()[:16]
+    # Every number as a float, so that 4 and 4.0 are the same setting.
+    alike = json.loads(json.dumps(settings, default=repr), parse_int=float)
+    return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def resolved(data: DataSpec, arm: Arm) -> dict[str, Any]:
@@ -343,14 +337,3 @@ def resolved_strategy(kind: type[Strategy], given: Mapping[str, Any]) -> dict[st
     """Return everything that decides what a strategy computes: what it is given, every default, and its revision."""
     defaults = {one.name: None if one.default is MISSING else one.default for one in fields(kind)}
     return {"revision": kind.revision, "constants": defaults | dict(given)}
-
-
-def _alike(value: Any) -> Any:  # noqa: ANN401 - any part of JSON
-    """Return the value with every number a float, so that 4 and 4.0 are the same setting."""
-    if isinstance(value, Mapping):
-        return {str(name): _alike(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_alike(part) for part in value]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return value if isinstance(value, str | float | bool) or value is None else repr(value)

@@ -1,19 +1,21 @@
 """What the arms of one table measured: figures by seed, means, differences, shares and verdicts; and the table."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Final, NamedTuple
+from statistics import fmean
+from typing import Final
 
 import numpy as np
 
 from pricdr.errors import plain
 from pricdr.evaluation.metrics import NAMES
-from pricdr.evaluation.verdict import Difference, Verdict, over_repetitions
+from pricdr.evaluation.verdict import Difference, Verdict, over_repetitions, standard_error
 from pricdr.experiments.arms import Arm, Axis, Guide, RowContent
-from pricdr.experiments.results import Mean, Outline, Result, mean
+from pricdr.experiments.results import Outline, Result
 from pricdr.experiments.spec import Spec
 
 DECISIVE: Final = "NDCG@10"
@@ -36,15 +38,24 @@ class Measurement:
             {seed: value - other.by_seed[seed] for seed, value in self.by_seed.items() if seed in other.by_seed}
         )
 
-    @cached_property
-    def mean(self) -> Mean:
-        """The mean over seeds and its standard error; nan where there are too few."""
-        return mean(self.by_seed.values())
+    def __str__(self) -> str:
+        """The mean and its error, as tables print them.
 
-    @property
+        >>> print(Measurement({1: 0.1, 2: 0.2, 3: 0.3}), Measurement({1: 0.31662}))
+        .2000 ± .0577 .3166
+        """
+        error = "" if math.isnan(self.error) else f" ± {self.error:.4f}"
+        return f"{self.value:.4f}{error}".replace("0.", ".")
+
+    @cached_property
     def value(self) -> float:
         """The mean over seeds; nan without any."""
-        return self.mean.value
+        return float(np.mean([*self.by_seed.values()])) if self else math.nan
+
+    @cached_property
+    def error(self) -> float:
+        """The standard error of the mean; nan where there are too few seeds."""
+        return standard_error(np.array([*self.by_seed.values()]))
 
     @cached_property
     def interval(self) -> Difference | None:
@@ -63,7 +74,7 @@ class Measurement:
         >>> Measurement({1: 0.71, 2: 0.77}).percent(), Measurement({1: -0.02}).percent(), Measurement({}).percent()
         ('74 ± 3 %', '−2 %', '')
         """
-        error = "" if math.isnan(self.mean.error) else f" ± {100 * self.mean.error:.0f}"
+        error = "" if math.isnan(self.error) else f" ± {100 * self.error:.0f}"
         return f"{number(100 * self.value, 0)}{error} %" if self else ""
 
     def interval_in_words(self) -> str:
@@ -155,23 +166,11 @@ class MeasuredArm:
 
         For all users: in how many it was refused for every kind of users there is.
         """
-        refusals = []
+        told = []
         for result in self.runs.values():
             asked = [one for one in ("warm", "cold") if stratum in ("all", one) and result.users.get(one)]
-            trusts = [] if result.trust is None else [result.trust[one] for one in asked if one in result.trust]
-            if trusts:
-                refusals.append(not any(trusts))
-        return sum(refusals), len(refusals)
-
-
-class AgainstControls(NamedTuple):
-    """Whether an arm is better than the reference and every control."""
-
-    verdict: Verdict
-    difference: Measurement
-    """That decided it."""
-    against: str
-    """The arm that the difference is to; empty where there is none."""
+            told.append([result.trust[one] for one in asked if one in result.trust] if result.trust else [])
+        return sum(not any(trusts) for trusts in told if trusts), sum(map(bool, told))
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ class Experiment:
     arms: Mapping[str, MeasuredArm]
     """By name."""
     stale: int = 0
-    """Lines whose key is that of no arm: measured with other settings."""
+    """Lines of no arm: measured with other settings or seeds."""
     alone_elsewhere: tuple[MeasuredArm, ...] = ()
     """Arms of other specs that saw the target alone, on this very data and its splits."""
 
@@ -190,11 +189,13 @@ class Experiment:
     def of(cls, outline: Outline, results: Iterable[Result]) -> "Experiment":
         """Return what an outline asks for with the results that belong to it; of two for one run the last counts."""
         # By key and not by name: an arm may have had several names over time.
-        by_key: dict[str, dict[int, Result]] = {key: {} for key in outline.keys.values()}
+        by_key: defaultdict[str, dict[int, Result]] = defaultdict(dict)
         stale = 0
         for result in results:
-            stale += result.key not in by_key
-            by_key.get(result.key, {})[result.seed] = result
+            if result.key in outline.keys.values() and result.seed in outline.spec.seeds:
+                by_key[result.key][result.seed] = result
+            else:
+                stale += 1
         arms = {arm.name: MeasuredArm(arm, by_key[outline.keys[arm.name]]) for arm in outline.spec.arms}
         return cls(outline, arms, stale)
 
@@ -257,7 +258,7 @@ class Experiment:
             return self.baseline
         alone = [arm for arm in self.arms.values() if arm.access is Access.TARGET]
         measured = [arm for arm in (*alone, *self.alone_elsewhere) if arm.runs]
-        return max(measured, key=lambda arm: mean(run.validation for run in arm.runs.values()).value, default=None)
+        return max(measured, key=lambda arm: fmean(run.validation for run in arm.runs.values()), default=None)
 
     def gain(self, arm: MeasuredArm, stratum: str) -> Measurement:
         """Return how far an arm is above the reference, seed by seed."""
@@ -274,19 +275,17 @@ class Experiment:
             return NOTHING
         return Measurement({seed: gain / whole.value for seed, gain in self.gain(arm, "cold").by_seed.items()})
 
-    def beats_controls(self, arm: MeasuredArm, stratum: str) -> AgainstControls:
-        """Return whether an arm is better than the reference and every control, and the difference that decided it.
+    def worst_gain(self, arm: MeasuredArm, stratum: str) -> tuple[Measurement, str]:
+        """Return the least of an arm's gains over the reference and every control, and which arm it is over.
 
-        The worst of the differences decides: helping over popularity but not over noise is not a transfer.
+        Its verdict is that on the release: helping over popularity but not over noise is not a transfer.
         """
         own, reference = arm.measured(stratum), self.reference(stratum)
         others = [*([] if reference is None else [reference]), *self.controls]
         found = {other.name: gain for other in others if (gain := own - other.measured(stratum))}
-        if not found:
-            return AgainstControls(Verdict.UNCLEAR, NOTHING, "")
         order = [Verdict.HURTS, Verdict.UNCLEAR, Verdict.HELPS]
-        against, worst = min(found.items(), key=lambda one: (order.index(one[1].verdict), one[1].value))
-        return AgainstControls(worst.verdict, worst, against)
+        against = min(found, key=lambda name: (order.index(found[name].verdict), found[name].value), default="")
+        return found.get(against, NOTHING), against
 
     def private_arms(self, stratum: str) -> list[MeasuredArm]:
         """Return the arms with a private release on an axis of ε that have figures for a stratum, the best first.
@@ -319,24 +318,21 @@ def markdown_report(spec: Spec, results: Sequence[Result]) -> str:
 
 
 def _table(found: Experiment, stratum: str) -> str:
-    arms, baseline = [arm for arm in found.arms.values() if arm.runs], found.baseline
+    baseline, full = found.baseline, all("full" in run.figures for run in found.runs)
     # Shares are of what cold users gain; warm users have a history anyway.
     shares = baseline is not None and found.ceiling is not None and stratum == "cold"
-    full = all("full" in run.figures for run in found.runs)
-    header = ["", *NAMES]
-    header += [] if baseline is None else [f"{DECISIVE} − {baseline.name}"]
-    header += [f"share of the gain of {found.spec.ceiling}"] if shares else []
-    header += [f"{DECISIVE}, full ranking"] if full else []
 
-    def cells(arm: MeasuredArm) -> list[str]:
-        row = [arm.name, *(str(arm.measured(stratum, metric).mean) for metric in NAMES)]
+    def cells(arm: MeasuredArm) -> dict[str, str]:
+        row = {"": arm.name, **{metric: str(arm.measured(stratum, metric)) for metric in NAMES}}
         if baseline is not None:
             gain = arm.measured(stratum) - baseline.measured(stratum)
-            row.append("" if arm is baseline or not gain else str(gain.mean))
-        row += [found.share(arm).percent().replace("−", "-")] if shares else []
-        return row + ([str(arm.measured(stratum, ranking="full").mean)] if full else [])
+            row[f"{DECISIVE} − {baseline.name}"] = "" if arm is baseline or not gain else str(gain)
+        if shares:
+            row[f"share of the gain of {found.spec.ceiling}"] = found.share(arm).percent().replace("−", "-")
+        return row | ({f"{DECISIVE}, full ranking": str(arm.measured(stratum, ranking="full"))} if full else {})
 
-    rows = [[plain(cell) for cell in row] for row in (header, *map(cells, arms))]
+    shown = [cells(arm) for arm in found.arms.values() if arm.runs]
+    rows = [[plain(cell) for cell in row] for row in ([*shown[0]], *(one.values() for one in shown))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows.insert(1, ["-" * width for width in widths])
     lines = [
@@ -350,10 +346,10 @@ def _table(found: Experiment, stratum: str) -> str:
 
 def _measured_by(found: Experiment) -> str:
     """Return how often and where arms ran. Most ran on one device; which ran elsewhere is said, for devices differ."""
-    arms: dict[str, list[str]] = {}
+    arms: defaultdict[str, list[str]] = defaultdict(list)
     for arm in found.arms.values():
         if arm.runs:
-            arms.setdefault(" and ".join(sorted({run.device for run in arm.runs.values()})), []).append(arm.name)
+            arms[" and ".join(sorted({run.device for run in arm.runs.values()}))].append(arm.name)
     most, *others = sorted(arms, key=lambda device: -len(arms[device]))
     devices = most + "".join(f"; on {device}: {' · '.join(arms[device])}" for device in others)
     n_seeds = len(found.spec.seeds)
@@ -363,8 +359,9 @@ def _measured_by(found: Experiment) -> str:
 
 
 def _not_run(found: Experiment) -> str:
-    names = []
-    for name, seeds in found.missing.items():
-        some = len(seeds) < len(found.spec.seeds)
-        names.append(f"{name} (seeds {', '.join(map(str, seeds))})" if some else name)
+    seeds = len(found.spec.seeds)
+    names = [
+        f"{name} (seeds {', '.join(map(str, lacking))})" if len(lacking) < seeds else name
+        for name, lacking in found.missing.items()
+    ]
     return f"Not run: {plain(' · '.join(names))}."

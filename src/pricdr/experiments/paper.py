@@ -22,7 +22,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pricdr.data.pairs import DomainPair, prepare_core, prepare_paper
 from pricdr.data.ratings import Ratings
@@ -35,59 +35,44 @@ from pricdr.experiments.tasks import find_files, prepare_pair
 from pricdr.files import replace_file
 from pricdr.progress import Progress, silent
 
-METHODS: Final = (
-    *("BPR", "NeuMF", "DMF", "CoNet", "DDTCDR", "DARec", "ETL"),
-    *("PriCDR-SYM", "PriCDR-J", "PriCDR-S"),
-)
-TASKS: Final = (
-    *("Amazon Music→Book", "Amazon Movie→Music", "Amazon Movie→Book"),
-    *("Douban Book→Music", "Douban Movie→Book", "Douban Movie→Music"),
-)
-_ROUNDING: Final = 0.5e-4
-"""By how much a figure with four digits may be off."""
+_ROUNDING: Final = 1e-4
+"""By how much two figures with four digits may be off together."""
 _WEIGHTS: Final = {"NDCG": (1 / math.log2(11), 1 / math.log2(7)), "MRR": (1 / 10, 1 / 6)}
 """The least and the most that a rank from 6 to 10 counts."""
+_BELOW: Final = "Impossible: NDCG is below MRR, and a rank never counts less for it."
+_FALLS: Final = "Impossible: the metric falls from k = 5 to k = 10, and whoever counts among five counts among ten."
+_MISFIT: Final = "Impossible if all figures are of the same rankings: the step from 5 to 10 does not fit HR's."
 
 
 @cache
 def table2() -> Mapping[tuple[str, str], Mapping[str, float]]:
     """Return the figures of the paper's Table 2, by task and method in the paper's order, and by metric."""
     text = (files("pricdr.experiments") / "table2.csv").read_text(encoding="utf-8")
-    rows = {
+    return {
         (f"{row['dataset']} {row['source']}→{row['target']}", row["method"]): {name: float(row[name]) for name in NAMES}
         for row in csv.DictReader(text.splitlines())
     }
-    return {(task, method): rows[task, method] for task in TASKS for method in METHODS}
 
 
 def contradictions(figures: Mapping[str, float]) -> dict[str, str]:
     """Return why figures of one method on one task cannot be, rounding allowed for: by metric, the plainest reason."""
+    steps = {metric: figures[f"{metric}@10"] - figures[f"{metric}@5"] for metric in ("HR", "NDCG", "MRR")}
     found: dict[str, str] = {}
-
-    def mark(why: str, *metrics: str) -> None:
-        for metric in metrics:
-            found.setdefault(metric, why)
-
     for k in (5, 10):
-        if figures[f"NDCG@{k}"] < figures[f"MRR@{k}"] - 2 * _ROUNDING:
-            mark("Impossible: NDCG is below MRR, and a rank never counts less for it.", f"NDCG@{k}", f"MRR@{k}")
-    for metric in ("HR", "NDCG", "MRR"):
-        if figures[f"{metric}@5"] > figures[f"{metric}@10"] + 2 * _ROUNDING:
-            why = "Impossible: the metric falls from k = 5 to k = 10, and whoever counts among five counts among ten."
-            mark(why, f"{metric}@5", f"{metric}@10")
-    entering = figures["HR@10"] - figures["HR@5"]
-    for metric, (least, most) in _WEIGHTS.items():
-        step = figures[f"{metric}@10"] - figures[f"{metric}@5"]
+        if figures[f"NDCG@{k}"] < figures[f"MRR@{k}"] - _ROUNDING:
+            found |= {f"NDCG@{k}": _BELOW, f"MRR@{k}": _BELOW}
+    for metric, step in steps.items():
+        least, most = _WEIGHTS.get(metric, (1, 1))
         # Four figures, each off by a rounding at most.
-        low, high = (weight * entering for weight in (least, most))
-        if not low - _slack(least) <= step <= high + _slack(most):
-            why = "Impossible if all figures are of the same rankings: the step from 5 to 10 does not fit HR's."
-            mark(why, f"{metric}@5", f"{metric}@10")
+        low, high = least * steps["HR"] - _slack(least), most * steps["HR"] + _slack(most)
+        if step < -_ROUNDING or not low <= step <= high:
+            why = _FALLS if step < -_ROUNDING else _MISFIT
+            found = {f"{metric}@5": why, f"{metric}@10": why} | found
     return found
 
 
 def _slack(weight: float) -> float:
-    return 2 * _ROUNDING * (1 + weight) + 1e-9
+    return _ROUNDING * (1 + weight) + 1e-9
 
 
 @dataclass(frozen=True)
@@ -103,9 +88,8 @@ class Counts:
     target_ratings: Whole
 
     def __post_init__(self) -> None:
-        for figure in astuple(self):
-            if figure < 0:
-                raise ParameterError(f"counts must be 0 or more, got {figure}")
+        if (least := min(astuple(self))) < 0:
+            raise ParameterError(f"counts must be 0 or more, got {least}")
 
     @classmethod
     def of(cls, pair: DomainPair) -> "Counts":
@@ -146,6 +130,11 @@ def _paper(title: str, folder: str, source: str, target: str, *counts: int) -> P
     return PaperTask(data, Counts(*counts))
 
 
+def _stand_in(task: str, folder: str, target: str, **rules: Any) -> PaperTask:  # noqa: ANN401 - fields of DataSpec
+    names: dict[str, Any] = {"title": f"{task} (stand-in)", "paper": task, "stand_in": True, "folder": folder}
+    return PaperTask(DataSpec(**names, source="movie.csv.gz", target=target, **rules))
+
+
 PAPER_TASKS: Final = (
     _paper("Amazon Music→Book", "amazon", "CDs_and_Vinyl", "Books", 16_367, 18_467, 233_251, 23_988, 291_325),
     _paper("Amazon Movie→Music", "amazon", "Movies_and_TV", "CDs_and_Vinyl", 15_914, 19_794, 416_228, 20_058, 280_398),
@@ -155,31 +144,9 @@ PAPER_TASKS: Final = (
     _paper("Douban Movie→Music", "douban_raw", "movie", "music", 1_055, 9_386, 557_989, 4_981, 60_626),
 )
 """In the order of the paper's Table 3."""
-
 OTHER_DATA: Final = (
-    PaperTask(
-        DataSpec(
-            title="Amazon Movie→Music (stand-in)",
-            paper="Amazon Movie→Music",
-            stand_in=True,
-            folder="amazon_movie_music",
-            source="movie.csv.gz",
-            target="music.csv.gz",
-            threshold=3.0,
-            core=5,
-        )
-    ),
-    PaperTask(
-        DataSpec(
-            title="Amazon Movie→Book (stand-in)",
-            paper="Amazon Movie→Book",
-            stand_in=True,
-            folder="amazon_movie_book_implicit",
-            source="movie.csv.gz",
-            target="book.csv.gz",
-            filtered=True,
-        )
-    ),
+    _stand_in("Amazon Movie→Music", "amazon_movie_music", "music.csv.gz", threshold=3.0, core=5),
+    _stand_in("Amazon Movie→Book", "amazon_movie_book_implicit", "book.csv.gz", filtered=True),
     PaperTask(
         DataSpec(
             title="Amazon Electronics→Cell phones",
@@ -238,13 +205,7 @@ class Table3:
 
 
 def measure_table3(root: Path, *, progress: Progress = silent) -> Table3:
-    """Return Table 3, counted from the raw files under ``root``, the folder of data sets.
-
-    A task whose files are absent keeps its row and says so.
-
-    Raises:
-        InputError: a file is there and cannot be used.
-    """
+    """Return Table 3, counted from the raw files under ``root``; a task whose files are absent keeps its row."""
     tasks = (*PAPER_TASKS, *OTHER_DATA)
     rows = []
     for at, task in enumerate(tasks):
@@ -275,7 +236,7 @@ def table3_text(table: Table3) -> tuple[list[str], list[list[str]]]:
         if row.measured is None:
             rows.append([row.title, NOT_PRESENT, *[""] * 7])
         else:
-            verdict = "" if row.agrees is None else ": the same" if row.agrees else ": differs"
+            verdict = {None: "", True: ": the same", False: ": differs"}[row.agrees]
             rows.append([row.title, f"ours{verdict} ({row.preprocessing})", *row.measured.cells])
         rows += [[row.title, reading.words, *reading.counts.cells] for reading in row.readings]
     return header, rows

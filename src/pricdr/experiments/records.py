@@ -1,6 +1,9 @@
 """Dataclasses from TOML and JSON that are not trusted: pydantic checks them, and errors are one line in plain words."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
@@ -17,10 +20,20 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import FILE_NAME, InputError, ParameterError
+from pricdr.errors import FILE_NAME, InputError, ParameterError, PriCDRError
 from pricdr.untrusted import read_bounded
 
 T = TypeVar("T")
+
+
+@contextmanager
+def naming(what: object, kind: type[PriCDRError] = ParameterError) -> Iterator[None]:
+    """Name what a refusal is about; ``kind`` is what is raised."""
+    try:
+        yield
+    except ParameterError as error:
+        raise kind(f"{what}: {error}") from error
+
 
 RECORD: Final = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 """For every record. Strictness is in the types below and not here: a strict dataclass takes no table for itself, no
@@ -74,36 +87,44 @@ _RULES: Final = {
 """By the type of pydantic's error, where its own words are those of Python."""
 
 
-def from_table(kind: TypeAdapter[T], table: object) -> T:
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
+    """Return what checks records, made once: it reads the descriptions of all fields off their source."""
+    return TypeAdapter(kind)
+
+
+def from_table(kind: type[T], table: object) -> T:
     """Return the dataclass that a table of TOML or JSON describes."""
     try:
-        return kind.validate_python(table)
+        return cast(T, _adapter(cast(Any, kind)).validate_python(table))
     except ValidationError as error:
         raise ParameterError(_in_words(error)) from error
 
 
-def from_json(kind: TypeAdapter[T], line: str) -> T:
-    """Return the dataclass that a line of JSON describes."""
+def from_json(kind: type[T], text: str) -> T:
+    """Return the dataclass that JSON describes."""
     try:
-        return from_table(kind, _parse(line))
+        return from_table(kind, _parse(text))
     except RecursionError as error:
         raise ParameterError("it is nested too deeply") from error
+
+
+def _parse(text: str) -> object:
+    try:
+        # Not pydantic's own parser, which takes the last of two equal keys without a word.
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
+    except ValueError as error:
+        raise ParameterError(f"it is not JSON: {error}") from error
 
 
 def read_json(path: Path, kind: type[T], what: str, *, limit: int) -> T:
     """Return the dataclass in a file of JSON with at most ``limit`` bytes; ``what`` names it where it is none."""
     try:
-        return from_json(TypeAdapter(kind), read_bounded(path, limit=limit).decode())
+        return from_json(kind, read_bounded(path, limit=limit).decode())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except (ParameterError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not {what}: {error}") from error
-
-
-def _parse(line: str) -> object:
-    try:
-        # Not pydantic's own parser, which takes the last of two equal keys without a word.
-        return json.loads(line, object_pairs_hook=_distinct, parse_constant=_refuse)
-    except ValueError as error:
-        raise ParameterError(f"it is not JSON: {error}") from error
 
 
 def _in_words(error: ValidationError) -> str:
@@ -112,29 +133,25 @@ def _in_words(error: ValidationError) -> str:
     first = min(error.errors(include_url=False), key=lambda one: one["type"] != "unexpected_keyword_argument")
     kind, loc = first["type"], first["loc"]
     if kind == "unexpected_keyword_argument":
-        return f"unknown key {shorten(loc[-1])} in {_key(loc[:-1]) or 'it'}"
+        return f"unknown key {shorten(loc[-1])} in {_key(loc[:-1])}"
     if kind == "missing":
-        return f"{_key(loc[:-1]) or 'it'} needs {shorten(loc[-1])}"
+        return f"{_key(loc[:-1])} needs {shorten(loc[-1])}"
     if kind == "value_error":
         # A rule of our own, with the value in it: of a type ("must be …"), or of a whole record ("cold must be …").
         said = str(first["ctx"]["error"])
         return f"{_key(loc)}{' ' if said.startswith('must') else ': '}{said}" if loc else said
     rule = _RULES.get(kind) or first["msg"].replace("Input should", "must")
-    return f"{_key(loc) or 'it'} {rule}, got {shorten(first['input'])}"
+    return f"{_key(loc)} {rule}, got {shorten(first['input'])}"
 
 
 def _key(loc: tuple[int | str, ...]) -> str:
     """Return the way to a value, entries of a list counted from 1.
 
-    >>> _key(("arm", 0, "release", "epsilon"))
-    'arm #1.release.epsilon'
+    >>> _key(("arm", 0, "release", "epsilon")), _key(())
+    ('arm #1.release.epsilon', 'it')
     """
-    parts = (f" #{part + 1}" if isinstance(part, int) else f".{_bare(part)}" for part in loc)
-    return "".join(parts).removeprefix(".")
-
-
-def _bare(name: str) -> str:
-    return shorten(name).strip("'")
+    parts = (f" #{part + 1}" if isinstance(part, int) else "." + shorten(part).strip("'") for part in loc)
+    return "".join(parts).removeprefix(".") or "it"
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

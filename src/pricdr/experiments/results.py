@@ -1,4 +1,4 @@
-"""What a results folder holds: a JSON line for each run, appended and never rewritten, and what measured it; means.
+"""What a results folder holds: a JSON line for each run, appended and never rewritten, and what measured it.
 
 Beside the results of a spec lies its outline, the spec as it was run. So results can be read, and shown, without the
 spec they came from, whose arms and settings may have changed since.
@@ -6,13 +6,12 @@ spec they came from, whose arms and settings may have changed since.
 
 import fcntl
 import json
-import math
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,23 +20,15 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from pricdr import __version__
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.records import (
-    RECORD,
-    Line,
-    Number,
-    Text,
-    Whole,
-    from_json,
-    read_json,
-)
+from pricdr.experiments.records import RECORD, Line, Number, Text, Whole, from_json, read_json
 from pricdr.experiments.spec import Spec
 from pricdr.files import replace_file
+from pricdr.parallel import cores
 from pricdr.untrusted import read_bounded
 
 COMMIT: Final = "PRICDR_COMMIT"
@@ -69,6 +60,7 @@ def provenance(device: str) -> Provenance:
     import scipy
     import torch
 
+    processor = f"{platform.machine() or 'unknown'}, {cores()} core{'s' if cores() > 1 else ''}"
     return Provenance(
         version=__version__,
         commit=commit(),
@@ -76,7 +68,7 @@ def provenance(device: str) -> Provenance:
         torch=str(torch.__version__),
         numpy=np.__version__,
         scipy=scipy.__version__,
-        machine=torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        machine=torch.cuda.get_device_name() if device == "cuda" else processor,
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
 
@@ -84,38 +76,29 @@ def provenance(device: str) -> Provenance:
 @cache
 def commit() -> str:
     """Return the commit that this program is of; read once, since files may change while it runs."""
-    given = os.environ.get(COMMIT, "")
-    if given:
+    if given := os.environ.get(COMMIT, ""):
         return given if re.fullmatch(r"[0-9a-f]{7,64}\+?", given) else "unknown"
-    here = Path(__file__).parent
-    head = _git(here, "rev-parse", "--short=12", "HEAD")
-    # A program installed into somebody else's repository is not of that repository.
-    if head is None or _git(here, "ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return "unknown"
-    return head + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no", ".") else "")
-
-
-def _git(folder: Path, *words: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, timeout=30, check=True)
+        # A program installed into somebody else's repository is not of that repository.
+        _git("ls-files", "--error-unmatch", Path(__file__).name)
+        changed = _git("status", "--porcelain", "--untracked-files=no", ".")
+        return _git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+        return "unknown"
 
 
-def _processor() -> str:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{platform.machine() or 'unknown'}, {available} core{'s' if available > 1 else ''}"
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parent), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 
-_STATUS: Final = Path("/proc/self/status")
-_CLEAR: Final = Path("/proc/self/clear_refs")
+_PROCESS: Final = Path("/proc/self")
 
 
 def watch_memory() -> None:
     """Forget the peak so far: a run begins."""
     with suppress(OSError):  # no Linux, or not permitted: peak_memory then knows of none
-        _CLEAR.write_text("5", encoding="ascii")
+        (_PROCESS / "clear_refs").write_text("5", encoding="ascii")
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
@@ -125,10 +108,8 @@ def peak_memory(device: str) -> float | None:
     """Return the peak in bytes since :func:`watch_memory`: of the GPU for ``cuda``, else of the whole process."""
     if device == "cuda":
         return float(sys.modules["torch"].cuda.max_memory_allocated())
-    if not _CLEAR.exists():
-        return None
     with suppress(OSError):
-        peak = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))
+        peak = re.search(r"VmHWM:\s*(\d+) kB", (_PROCESS / "status").read_text(encoding="ascii"))
         return None if peak is None else 1024.0 * int(peak[1])
     return None
 
@@ -192,40 +173,6 @@ class Result:
                     raise ParameterError(f"figures of {name} users, {ranking}, lack some of {', '.join(NAMES)}")
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A mean over seeds, with its standard error."""
-
-    value: float
-    error: float
-    """Its standard error; nan for a single seed."""
-    seeds: int
-
-    def __str__(self) -> str:
-        """As tables print it.
-
-        >>> str(Mean(0.31662, 0.00123, 5))
-        '.3166 ± .0012'
-        >>> str(Mean(0.31662, math.nan, 1))
-        '.3166'
-        """
-        error = "" if math.isnan(self.error) else f" ± {self.error:.4f}"
-        return f"{self.value:.4f}{error}".replace("0.", ".")
-
-
-def mean(values: Iterable[float]) -> Mean:
-    """Return the mean and the standard error over seeds; nan where there is none.
-
-    >>> print(mean([0.1, 0.2, 0.3]))
-    .2000 ± .0577
-    """
-    over_seeds = np.array(list(values), dtype=np.float64)
-    if not len(over_seeds):
-        return Mean(math.nan, math.nan, 0)
-    error = float(over_seeds.std(ddof=1) / np.sqrt(len(over_seeds))) if len(over_seeds) > 1 else float("nan")
-    return Mean(float(over_seeds.mean()), error, len(over_seeds))
-
-
 def append(path: Path, record: Any) -> None:  # noqa: ANN401 - any dataclass
     """Add a record to a file of results; what a kill left of the last line is cut off first.
 
@@ -240,11 +187,9 @@ def append(path: Path, record: Any) -> None:  # noqa: ANN401 - any dataclass
 
 
 def whole_lines(path: Path) -> list[str]:
-    """Return the lines that were written to the end."""
-    if not path.exists():
-        return []
+    """Return the lines that were written to the end; none where there is no file."""
     try:
-        return read_bounded(path, limit=MAX_BYTES).decode().split("\n")[:-1]
+        return read_bounded(path, limit=MAX_BYTES).decode().split("\n")[:-1] if path.exists() else []
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text: {error}") from error
 
@@ -256,12 +201,12 @@ def read(path: Path) -> list[Result]:
 
 def read_lines(path: Path, kind: type[T]) -> list[T]:
     """Return every record in a file of results or trials, each checked."""
-    records, adapter = [], TypeAdapter(kind)
-    what = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
+    records = []
     for number, line in enumerate(whole_lines(path), 1):
         try:
-            records.append(from_json(adapter, line))
+            records.append(from_json(kind, line))
         except ParameterError as error:
+            what = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
             raise InputError(f"{path}, line {number}: not a {what}: {error}") from error
     return records
 

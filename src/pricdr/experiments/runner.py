@@ -13,7 +13,6 @@ from pricdr._publish import publish
 from pricdr._transfer import transfer
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import Split
-from pricdr.errors import ParameterError
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
 from pricdr.experiments.arms import DELTA, GUIDE_DIM, Arm, Guide, ReleaseSpec, RowContent
@@ -52,34 +51,24 @@ class Failure(NamedTuple):
     reason: str
 
 
-def known_results(spec: Spec, results: Path) -> list[Result]:
-    """Return the results of a spec's arms and seeds that a file (JSON lines) holds, in the order of the arms.
-
-    Results of other settings, under the same names or not, are left out. Of two for one run the last counts.
-    """
-    known = {(result.key, result.seed): result for result in read(results)}
-    keys = [(arm, spec.key(arm)) for arm in spec.arms]
-    named = [(arm, known.get((key, seed))) for arm, key in keys for seed in spec.seeds]
-    # An arm may have been measured under another name: in another table, or before it was renamed.
-    return [replace(found, spec=spec.name, arm=arm.name) for arm, found in named if found is not None]
-
-
-def missing_runs(spec: Spec, folder: Path) -> list[tuple[Arm, int]]:
-    """Return the arms and seeds of a spec that a folder of results lacks.
+def missing_runs(
+    spec: Spec, folder: Path, only: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> list[tuple[Arm, int]]:
+    """Return the arms and seeds of a spec that a folder of results lacks: all, or those of :func:`run`.
 
     What other tables there have for the same settings, data and seeds is copied to this table's results first.
     """
     results = folder / f"{spec.name}.jsonl"
-    known = {(result.arm, result.seed) for result in known_results(spec, results)}
-    missing = [(arm, seed) for arm in spec.arms for seed in spec.seeds if (arm.name, seed) not in known]
-    wanted = {(spec.key(arm), seed): (arm, seed) for arm, seed in missing}
+    arms = [arm for arm in spec.arms if not only or arm.is_called(only)]
+    missing = {(spec.key(arm), seed): (arm, seed) for arm in arms for seed in seeds or spec.seeds}
+    for result in read(results):
+        missing.pop((result.key, result.seed), None)
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         other = path.with_name(path.name.removesuffix(SUFFIX) + ".jsonl")
-        for result in read(other) if wanted and other != results else ():
-            if run := wanted.pop((result.key, result.seed), None):
+        for result in read(other) if missing and other != results else ():
+            if run := missing.pop((result.key, result.seed), None):
                 append(results, replace(result, spec=spec.name, arm=run[0].name))
-                missing.remove(run)
-    return missing
+    return [*missing.values()]
 
 
 def run(
@@ -104,12 +93,13 @@ def run(
         seeds: the seeds to run, instead of the spec's.
         progress: called after every run.
     """
-    results = folder / f"{spec.name}.jsonl"
+    outline, results = Outline.of(spec), folder / f"{spec.name}.jsonl"
     if missing_files(spec.data, context.data, context.prepared):
-        Outline.of(spec, "" if known_results(spec, results) else NOT_PRESENT).write(folder)
+        elsewhere = any(result.key in outline.keys.values() for result in read(results))
+        replace(outline, missing="" if elsewhere else NOT_PRESENT).write(folder)
         return []
-    Outline.of(spec).write(folder)
-    missing = missing_runs(spec.only(only, seeds), folder)
+    outline.write(folder)
+    missing = missing_runs(spec, folder, only, seeds)
     failures = []
     with TemporaryDirectory() as shared:  # arms with the same target network train it once
         plans = [(spec, arm, seed, Checkpoints(finished=Path(shared))) for arm, seed in missing]
@@ -208,8 +198,6 @@ def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
     The number is exact (rounded), and not a coin for every rating: the density of the sample is then what the axis
     says. Nobody is dropped from the lists, since both parties have agreed on them: a user may be left without a rating.
     """
-    if not 0 < share <= 1:
-        raise ParameterError(f"the share of the source must lie in (0, 1], got {share!r}")
     if share == 1:
         return source
     # One order for every share, of which the first so many are kept: that is what nests them.
@@ -222,13 +210,17 @@ def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:
     """Publish ``source`` (unit: one rating counted as 1) with bits that follow from ``seed``, or a control.
 
-    Args:
-        source: the ratings to release.
-        spec: strategy, budget, and which control it is, if any.
-        seed: everything drawn follows from it.
-        target: what the other party trains on, of which a guide is a release at the same ε and δ.
+    ``target`` is what the other party trains on, of which a guide is a release at the same ε and δ.
     """
-    strategy, shuffled = _strategy(source, spec, seed, target), spec.rows is RowContent.SHUFFLED
+    kind, shuffled = BY_NAME.find(spec.strategy_name), spec.rows is RowContent.SHUFFLED
+    given: dict[str, Any] = {"dim": spec.dim, "density": spec.density}
+    if kind is Guided:
+        assert target is not None, "a guide is a release of the other party"
+        # A seed of its own: the two parties share none.
+        theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
+        guide = _publish(theirs, Spectral(dim=GUIDE_DIM), spec, guide_seed, noisy=spec.guide is not Guide.CLEAR)
+        given |= {"guide": guide, "refine": spec.refine}
+    strategy = kind(**{name: value for name, value in given.items() if value is not None})
     # Along one cycle through all users, so that nobody keeps their own row.
     order = Simulation(seed).generator("shuffled rows").permutation(len(source.users))
     taken_from = np.empty_like(order)
@@ -241,18 +233,6 @@ def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Rat
     noisy = spec.rows in (RowContent.PRIVATE, RowContent.NOISE) or (shuffled and strategy.learns)
     release = _publish(source, strategy, spec, seed, noisy=noisy)
     return replace(release, matrix=release.matrix[taken_from]) if shuffled and not strategy.learns else release
-
-
-def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | None) -> Strategy:
-    kind = BY_NAME.find(spec.strategy_name)
-    if kind is not Guided:
-        given: dict[str, Any] = {"dim": spec.dim, "density": spec.density}
-        return kind(**{name: value for name, value in given.items() if value is not None})
-    assert target is not None, "a guide is a release of the other party"
-    # A seed of its own: the two parties share none.
-    theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
-    guide = _publish(theirs, Spectral(dim=GUIDE_DIM), spec, guide_seed, noisy=spec.guide is not Guide.CLEAR)
-    return Guided(guide=guide, dim=spec.dim, refine=spec.refine)
 
 
 def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int, *, noisy: bool) -> Release:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pricdr.data.reading.text_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
@@ -71,27 +71,10 @@ def draws(
     rng = Simulation(SEED).generator(f"search {method}")
     trial_settings: list[dict[str, Any]] = [dict(fixed)]
     for _ in range(50 * trials if space else 0):  # a small space may hold fewer settings than trials were asked for
-        if len(trial_settings) == trials:
-            break
         drawn = {name: values[int(rng.integers(len(values)))] for name, values in space.items()} | dict(fixed)
-        if drawn not in trial_settings:
+        if drawn not in trial_settings and len(trial_settings) < trials:
             trial_settings.append(drawn)
     return trial_settings
-
-
-class PlannedTrial(NamedTuple):
-    """A trial that a search asks for."""
-
-    number: int
-    arm: Arm
-    key: str
-
-    def outcome(
-        self, data: str, validation: float = 0.0, epochs: int = 0, seconds: float = 0.0, failure: str = ""
-    ) -> Trial:
-        """Return the trial as its log has it."""
-        settings = self.arm.settings
-        return Trial(data, self.arm.method, self.number, settings, validation, epochs, seconds, failure, self.key)
 
 
 def search(
@@ -110,30 +93,25 @@ def search(
     all of whose trials failed has no best settings and is left out.
     """
     release = replace(release, delta=release.delta or data.delta)
-    done = {trial.key: trial for trial in read_trials(log)}
-    planned = []
+    done = {trial.key: trial for trial in read_lines(log, Trial)}
+    planned: dict[str, tuple[Trial, Arm]] = {}
     for method in methods:
         access = method_class(method).data_access()
-        arm = Arm(
-            name=method,
-            method=method,
-            release=release if DataAccess.RELEASE in access else None,
-            plaintext=access == (DataAccess.PLAINTEXT,),
-        )
-        for number, drawn in enumerate(draws(method, trials, data.search.get(method, {}), dim=release.dim)):
-            tried = replace(arm, settings=drawn)
-            planned.append(PlannedTrial(number, tried, result_key(data, tried, full=False)))
-    missing = [one for one in planned if one.key not in done]
-    for outcome in spread(run_trial, data, context, [(data.search_name, one) for one in missing]):
-        name, one = outcome.plan
-        trial = outcome.value or one.outcome(name, failure=outcome.failure)
+        read = release if DataAccess.RELEASE in access else None
+        for number, settings in enumerate(draws(method, trials, data.search.get(method, {}), dim=release.dim)):
+            plaintext = access == (DataAccess.PLAINTEXT,)
+            arm = Arm(name=method, method=method, release=read, plaintext=plaintext, settings=settings)
+            key = result_key(data, arm, full=False)
+            planned[key] = Trial(data.search_name, method, number, settings, 0.0, 0, 0.0, key=key), arm
+    missing = [plan for key, plan in planned.items() if key not in done]
+    for outcome in spread(run_trial, data, context, missing):
+        trial = outcome.value or replace(outcome.plan[0], failure=outcome.failure)
         if outcome.value is not None:  # otherwise the machine is to blame, and the next search tries again
             append(log, trial)
         done[trial.key] = trial
-        count = sum(one.key in done for one in planned)
-        progress("trials", count, len(planned), f"{trial.method} {trial.validation:.4f}")
+        progress("trials", len(planned.keys() & done.keys()), len(planned), f"{trial.method} {trial.validation:.4f}")
     best: dict[str, Trial] = {}
-    for trial in (done[one.key] for one in planned):
+    for trial in (done[key] for key in planned):
         if not trial.failure and (trial.method not in best or trial.validation > best[trial.method].validation):
             best[trial.method] = trial
     return {method: trial.settings for method, trial in best.items()}
@@ -148,20 +126,13 @@ def searchable(data: Sequence[DataSpec], context: RunContext) -> list[str]:
     filed: dict[str, DataSpec] = {}
     for one in data:
         missing = missing_files(one, context.data, context.prepared)
-        if one.tuned is not None:
-            reasons.append(f"not searched, since it uses the settings chosen for {one.tuned}")
-        else:
-            reasons.append(f"{NOT_PRESENT} ({'; '.join(missing)})" if missing else "")
+        reason = f"{NOT_PRESENT} ({'; '.join(missing)})" if missing else ""
+        reasons.append(f"not searched, since it uses the settings chosen for {one.tuned}" if one.tuned else reason)
         first = one if reasons[-1] else filed.setdefault(one.search_name, one)
         if first.content() != one.content():
             names = f"{one.name or 'one'} and {first.name or 'data before it'}"
             raise ParameterError(f"{names} are different data in one folder, {one.folder}: search one of them")
     return reasons
-
-
-def read_trials(log: Path) -> list[Trial]:
-    """Return every trial of a log."""
-    return read_lines(log, Trial)
 
 
 def update_tuned(path: Path, best: Mapping[str, Mapping[str, Any]], heading: str) -> None:
@@ -174,13 +145,13 @@ def update_tuned(path: Path, best: Mapping[str, Mapping[str, Any]], heading: str
     replace_file(path, "\n".join(parts).encode())
 
 
-def run_trial(task: Task, device: str, data: str, planned: PlannedTrial) -> Trial:
+def run_trial(task: Task, device: str, trial: Trial, arm: Arm) -> Trial:
     """Train with these settings and score the model on validation; a diverging trial counts as 0."""
     split = task.split(SEED)
     started = time.perf_counter()
     try:
-        model, _, epochs, _ = fit(task, split, planned.arm, SEED, device)
-        ndcg = validation_ndcg(model, split)
+        model, _, epochs, _ = fit(task, split, arm, SEED, device)
+        ndcg = round(validation_ndcg(model, split), 6)
     except PriCDRError as error:
-        return planned.outcome(data, failure=str(error))
-    return planned.outcome(data, round(ndcg, 6), epochs, round(time.perf_counter() - started, 2))
+        return replace(trial, failure=str(error))
+    return replace(trial, validation=ndcg, epochs=epochs, seconds=round(time.perf_counter() - started, 2))

@@ -2,8 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from pricdr.data.reading.text_files import read_toml, shorten
 from pricdr.errors import InputError, ParameterError, require_file_name
 from pricdr.experiments.arms import Arm, DataSpec, result_key
-from pricdr.experiments.records import RECORD, FileName, Flag, Line, Text, Whole, from_table, limits
+from pricdr.experiments.records import RECORD, FileName, Flag, Line, Text, Whole, from_table, limits, naming
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.strategies import BY_NAME
 
@@ -80,31 +79,14 @@ class Spec:
         """Return what tells one arm on one data set from any other, defaults included: results are looked up by it."""
         return result_key(self.data, arm, full=self.full)
 
-    def only(self, arms: Sequence[str] = (), seeds: Sequence[int] = ()) -> "Spec":
-        """Return what is left of it with these arms (those of a curve by its name too) and these seeds; () takes all.
-
-        The baseline and the ceiling stay only where they are among the arms.
-        """
-        kept = tuple(arm for arm in self.arms if not arms or arm.is_called(arms))
-        names = {arm.name for arm in kept}
-        return replace(
-            self,
-            arms=kept,
-            seeds=tuple(seeds) or self.seeds,
-            baseline=self.baseline if self.baseline in names else None,
-            ceiling=self.ceiling if self.ceiling in names else None,
-        )
-
 
 def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
     """Return the tables that the spec in ``path`` asks for, their arms with all their settings.
 
-    Args:
-        path: a TOML file.
-        tuned: the folder of settings that searches chose, one TOML file per data folder.
+    ``tuned`` is the folder of settings that searches chose, one TOML file per data folder.
     """
     read = cache(lambda name: read_toml(file) if tuned and (file := tuned / f"{name}.toml").exists() else {})
-    with _naming(path):
+    with naming(path, InputError):
         return tuple(_finished(spec, read) for spec in _read(path))
 
 
@@ -120,7 +102,7 @@ def require_runnable(specs: Sequence[Spec], arms: Sequence[str]) -> None:
 
 def read_search(path: Path) -> tuple[DataSpec, ...]:
     """Return the data of a spec, with what a search keeps fixed there; its arms may wait for that search."""
-    with _naming(path):
+    with naming(path, InputError):
         data = tuple(spec.data for spec in _read(path))
         for one in data:
             for method, settings in one.search.items():
@@ -128,52 +110,27 @@ def read_search(path: Path) -> tuple[DataSpec, ...]:
     return data
 
 
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Name the spec in every refusal."""
-    try:
-        yield
-    except ParameterError as error:
-        raise InputError(f"{path}: {error}") from error
-
-
-@contextmanager
-def _named(arm: Arm) -> Iterator[None]:
-    """Name the arm in a refusal."""
-    try:
-        yield
-    except ParameterError as error:
-        raise ParameterError(f"arm {arm.name!r}: {error}") from error
-
-
-@cache
-def _records(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
-    """Return what checks records, made once: it reads the descriptions of all fields off their source."""
-    return TypeAdapter(kind)
-
-
 def _read(path: Path) -> list[Spec]:
     """Return the tables of a file as they are written: with ``vary``, and without settings chosen by a search."""
     specs = _tables({"name": path.stem, **read_toml(path)})
     for arm in specs[0].arms:
-        with _named(arm):
+        with naming(f"arm {arm.name!r}"):
             arm.require_known()
     return specs
 
 
 def _tables(table: dict[str, Any]) -> list[Spec]:
     if not isinstance(table.get("data"), list):
-        return [from_table(_records(Spec), table)]
+        return [from_table(Spec, table)]
     try:
-        several: tuple[DataSpec, ...] = from_table(_records(tuple[DataSpec, ...]), table["data"])
+        several = from_table(tuple[DataSpec, ...], table["data"])
     except ParameterError as error:
         raise ParameterError(f"data{error}") from error
     names = [data.name for data in several]
     if not 1 <= len(names) <= MAX_DATA or (len(names) > 1 and (None in names or len(set(names)) != len(names))):
-        raise ParameterError(
-            f"data are written as [data], or as [[data]]: {MAX_DATA} at most, each with a name of its own"
-        )
-    first: Spec = from_table(_records(Spec), {**table, "data": several[0]})
+        rule = f"{MAX_DATA} at most, each with a name of its own"
+        raise ParameterError(f"data are written as [data], or as [[data]]: {rule}")
+    first = from_table(Spec, {**table, "data": several[0]})
     if first.rows * len(several) > MAX_ROWS:
         raise ParameterError(f"{len(several)} tables of {first.rows:,} arms each are more than {MAX_ROWS:,} rows")
     return [replace(first, data=data) for data in several]
@@ -197,7 +154,7 @@ def _finished(spec: Spec, tuned: Tuned) -> Spec:
 
 def _with_settings(arm: Arm, data: DataSpec, tuned: Tuned) -> Arm:
     """Return the arm with the settings that a search chose, where it asks for them, once its method takes them all."""
-    with _named(arm):
+    with naming(f"arm {arm.name!r}"):
         if arm.tuned or arm.tuned_with is not None:
             arm = replace(arm, settings={**_chosen(arm, data, tuned), **arm.settings})
         if arm.release is not None and arm.release.delta is None:
@@ -221,11 +178,7 @@ def _chosen(arm: Arm, data: DataSpec, tuned: Tuned) -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of a spec, once its TOML is read.
-
-    It states types, limits and meanings. What takes more than a schema (which settings a method has, which arms exist)
-    ``read_specs`` alone can check.
-    """
+    """Return the JSON Schema of a spec's TOML: types, limits and meanings. The rest ``read_specs`` alone can check."""
     schema = _as_toml(TypeAdapter(Spec).json_schema())
     schema["title"] = "pricdr spec"
     schema["description"] = "What a spec's file says: the data of one table or of several, their arms, and the seeds."
@@ -246,11 +199,8 @@ def _as_toml(part: Any) -> Any:  # noqa: ANN401 - any part of a schema
         return [_as_toml(one) for one in part]
     if not isinstance(part, dict):
         return " ".join(part.replace("``", "").split()) if isinstance(part, str) else part
-    kept = {
-        key: _as_toml(value)
-        for key, value in part.items()
-        if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
-    }
+    skipped: dict[str, type] = {"title": str, "default": type(None)}
+    kept = {key: _as_toml(value) for key, value in part.items() if type(value) is not skipped.get(key)}
     given = [one for one in kept.pop("anyOf", []) if one != {"type": "null"}]
     assert len(given) <= 1, "no field of a spec takes two types"
     return {**(given[0] if given else {}), **kept}

@@ -42,9 +42,8 @@ _ASIN: Final = re.compile(r"[0-9A-Z]{10}")
 class Distribution(NamedTuple):
     """One public release of a data set: the file name and the layout of a domain.
 
-    Amazon's ratings come without a header, in one order in 2014 and in another in 2018. Nothing in a row says which
-    column is the user, so the order is never guessed: the file name declares it, and
-    ids that contradict it are refused.
+    Amazon's ratings come without a header, in one order in 2014 and in another in 2018. The order is never guessed: the
+    file name declares it, and ids that contradict it are refused.
     """
 
     release: str
@@ -99,27 +98,34 @@ class KnownFile(NamedTuple):
 
 
 def find_files(root: Path, folder: str, *names: str) -> tuple[KnownFile, ...]:
-    """Return the named files, or the files of the named domains of the paper, in one folder of the data sets.
-
-    Args:
-        root: the folder of data sets (PRICDR_DATA).
-        folder: the folder of one data set.
-        names: each a file in it, or one of :data:`DOMAINS`.
+    """Return the named files, or those of the named :data:`DOMAINS`, in one folder of the data sets.
 
     Raises:
         MissingDataError: one of them is not there; its ``expected`` says which files would do.
         InputError: there are several files of a domain, or domains of different releases.
     """
-    found = {name: _find(root / folder, name) for name in names}
-    missing = [_expected(folder, name) for name, file in found.items() if file is None]
-    if missing:
+    found = {name: [file for file in _candidates(root / folder, name) if file.path.is_file()] for name in names}
+    if missing := [_expected(folder, name) for name, files in found.items() if not files]:
         raise MissingDataError(*missing)
-    files = tuple(file for name in names if (file := found[name]) is not None)
-    releases = {file.distribution.release: file.path for file in files if file.distribution is not None}
+    for name, files in found.items():
+        if len(files) > 1:
+            several = " and ".join(str(file.path.relative_to(root / folder)) for file in files)
+            raise InputError(f"{root / folder}: {several} are all files of {name}; keep the one to be read")
+    releases = {file.distribution.release: file.path for (file,) in found.values() if file.distribution is not None}
     if len(releases) > 1:
         parts = " and ".join(f"{path.name} ({release})" for release, path in releases.items())
         raise InputError(f"{root / folder}: {parts} are of different releases; both domains must come from one")
-    return files
+    return tuple(found[name][0] for name in names)
+
+
+def _candidates(folder: Path, name: str) -> list[KnownFile]:
+    if name not in DOMAINS:
+        return [KnownFile(folder / name, None)]
+    return [
+        KnownFile(folder / f"{distribution.file_name.format(name)}{suffix}", distribution)
+        for distribution in DOMAINS[name]
+        for suffix in ("", ".gz")
+    ]
 
 
 def _expected(folder: str, name: str) -> str:
@@ -134,21 +140,6 @@ def _expected(folder: str, name: str) -> str:
     return f"one of {files} (each also .gz)"
 
 
-def _find(folder: Path, name: str) -> KnownFile | None:
-    if name not in DOMAINS:
-        return KnownFile(folder / name, None) if (folder / name).is_file() else None
-    candidates = [
-        KnownFile(folder / f"{distribution.file_name.format(name)}{suffix}", distribution)
-        for distribution in DOMAINS[name]
-        for suffix in ("", ".gz")
-    ]
-    existing = [file for file in candidates if file.path.is_file()]
-    if len(existing) > 1:
-        names = " and ".join(str(file.path.relative_to(folder)) for file in existing)
-        raise InputError(f"{folder}: {names} are all files of {name}; keep the one to be read")
-    return existing[0] if existing else None
-
-
 @dataclass(frozen=True, eq=False)
 class Task:
     """Two domains, and the official split where there is one."""
@@ -159,9 +150,7 @@ class Task:
 
     def split(self, seed: int) -> Split:
         """Return the target's split for one seed; an official split is the same for all."""
-        if self.official is not None:
-            return self.official
-        return hold_out(self.pair.target, seed=seed, cold=self.cold)
+        return self.official or hold_out(self.pair.target, seed=seed, cold=self.cold)
 
 
 def missing_files(spec: DataSpec, root: Path, prepared: Path | None = None) -> tuple[str, ...]:
@@ -218,43 +207,40 @@ def _prepare(spec: DataSpec, root: Path) -> Task:
 
 def _save(path: Path, task: Task) -> None:
     arrays: dict[str, Any] = {"users": np.array(task.pair.users)}
-    if task.official is not None:
-        for name in ("validation", "test"):
-            held_out: HeldOut = getattr(task.official, name)
-            arrays[name] = np.column_stack([held_out.users, held_out.items, held_out.negatives]).astype(np.int32)
     for name, side in (("source", task.pair.source), ("target", task.pair.target)):
         arrays[f"{name}_items"] = np.array(side.items)
         arrays[f"{name}_indptr"] = side.matrix.indptr.astype(np.int32)
         arrays[f"{name}_indices"] = side.matrix.indices.astype(np.int32)
+    if task.official is not None:
+        for name, held_out in (("validation", task.official.validation), ("test", task.official.test)):
+            arrays[name] = np.column_stack([held_out.users, held_out.items, held_out.negatives]).astype(np.int32)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     replace_file(path, buffer.getvalue())
 
 
 def _load(path: Path, spec: DataSpec) -> Task:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        users: Ids = tuple(arrays["users"].tolist())
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    users: Ids = tuple(arrays["users"].tolist())
 
-        def side(name: str) -> Ratings:
-            items: Ids = tuple(arrays[f"{name}_items"].tolist())
-            indices = arrays[f"{name}_indices"]
-            parts = (np.ones(len(indices)), indices.astype(np.int64), arrays[f"{name}_indptr"].astype(np.int64))
-            matrix = sp.csr_array(parts, shape=(len(users), len(items)))
-            return Ratings(matrix, users, items, has_values=False)
+    def side(name: str) -> Ratings:
+        items: Ids = tuple(arrays[f"{name}_items"].tolist())
+        indices, indptr = (arrays[f"{name}_{part}"].astype(np.int64) for part in ("indices", "indptr"))
+        matrix = sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(users), len(items)))
+        return Ratings(matrix, users, items, has_values=False)
 
-        def held_out(name: str, n_items: int) -> HeldOut:
-            columns = arrays[name].astype(np.int64)
-            held = HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
-            for part, most in ((held.users, len(users)), (columns[:, 1:], n_items)):
-                if part.size and not 0 <= part.min() <= part.max() < most:
-                    raise ValueError(f"{name} has a position outside the ratings")
-            return held
+    def held_out(name: str, n_items: int) -> HeldOut:
+        columns = arrays[name].astype(np.int64)
+        limits = np.array([len(users), *[n_items] * (columns.shape[1] - 1)])
+        if not ((columns >= 0) & (columns < limits)).all():
+            raise ValueError(f"{name} has a position outside the ratings")
+        return HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
 
-        target, official = side("target"), None
-        if spec.official is not None:
-            parts = (held_out(name, len(target.items)) for name in ("validation", "test"))
-            official = official_split(target, *parts)
-        return Task(DomainPair(side("source"), target), official, spec.cold)
+    target, official = side("target"), None
+    if spec.official is not None:
+        official = official_split(target, *(held_out(name, len(target.items)) for name in ("validation", "test")))
+    return Task(DomainPair(side("source"), target), official, spec.cold)
 
 
 T = TypeVar("T")

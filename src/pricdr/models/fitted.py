@@ -20,13 +20,13 @@ from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import as_ids
 from pricdr.data.ratings import Ids, IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, printable
-from pricdr.markup import summary_html
 from pricdr.models.interaction import MAX_SCORE, Interaction, largest
 from pricdr.models.recommend import BASES, SCORES_AT_ONCE, Recommender, recommendations
 from pricdr.models.recommend import Basis as Basis
 from pricdr.models.recommend import Recommendation as Recommendation
 from pricdr.models.recommend import Recommendations as Recommendations
 from pricdr.models.recommend import WrittenRecommendations as WrittenRecommendations
+from pricdr.pages import summary_html
 from pricdr.progress import Progress, shown
 
 if TYPE_CHECKING:

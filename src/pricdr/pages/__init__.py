@@ -2,7 +2,8 @@
 
 A page has sections, a section has blocks, and each block names the template that draws it. A plain text is a paragraph.
 The page allows itself one style sheet and one script, by their hashes; without the script everything is still there to
-read. ``pricdr.pages.charts`` draws charts with altair, which is an extra; without it a figure is its words.
+read. ``pricdr.pages.charts`` draws charts with altair, which is an extra; without it a figure is its words. Notebooks
+show the same tables. Whatever is put into a template is text, never markup.
 """
 
 import base64
@@ -11,20 +12,54 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, TypeAlias
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr.errors import ParameterError, plain, printable
-from pricdr.markup import template_environment, text_template
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
 
 _NUMBER: Final = re.compile(r"[^\d+−-]{0,2}([+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 """A number at the beginning of a cell, perhaps behind a sign such as < or ~."""
 _LINK: Final = re.compile(r"\]\s*[(\[:]")
 """Behind which a bracket begins a link in Markdown, or defines one."""
+
+
+@cache
+def template_environment(package: str = "pricdr") -> "Environment":
+    """Return the environment of the templates in a package's folder ``templates``, and of those of all pages."""
+    # Loaded when something is shown: ratings and releases in memory need numpy alone.
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys([package, "pricdr"])]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_shown,
+    )
+
+
+@cache
+def text_template(name: str) -> "Template":
+    """Return a template of plain text: every value is printable, so it stays on its line, and nothing is escaped."""
+    environment = template_environment().overlay(autoescape=False, finalize=lambda value: printable(str(value)))
+    return environment.get_template(name)
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template is given
+    """Return what a template shows of a value: printable, a number and its % on one line. Jinja escapes it afterwards.
+
+    A macro's output has been through here already, and its line breaks are its own.
+    """
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return printable(value).replace(" %", "\xa0%")
+    return value
 
 
 class Block:
@@ -209,7 +244,7 @@ class Table(Block):
 def table(id: str, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> Table:
     """Return a table of plain texts, of which the first ``names`` in a row are words and the others numbers."""
     columns = [Column(name, numeric=at >= names) for at, name in enumerate(header)]
-    return Table(id, caption, columns, [Row(cells) for cells in rows])
+    return Table(id, caption, columns, list(map(Row, rows)))
 
 
 @dataclass(frozen=True)
@@ -285,9 +320,9 @@ def render(page: Page) -> str:
     return template_environment().get_template("page.html.j2").render(page=page, style=style, script=script, **hashes)
 
 
-def page_asset(name: str) -> Markup:
-    """Return the style sheet of all pages, page.css, or their script, page.js: our own text, as it is."""
-    return Markup(template_environment().get_template(name).render().strip())
+def page_asset(name: str) -> str:
+    """Return the style sheet of all pages, page.css, or their script, page.js."""
+    return template_environment().get_template(name).render().strip()
 
 
 def _hash(text: str) -> str:
@@ -305,17 +340,40 @@ def markdown(page: Page) -> str:
     <BLANKLINE>
     Because.
     """
-    template = template_environment().get_template("page.md.j2")
+    from markupsafe import Markup
+
     # Each text is escaped by ``text``; commands are indented, not fenced, so that no line of them can end the block.
-    found = template.render(page=page, text=_markdown_text, line=lambda text: Markup(printable(text)))
+    words = {"text": lambda text: Markup(_markdown_text(text)), "line": lambda text: Markup(printable(text))}
+    found = template_environment().get_template("page.md.j2").render(page=page, **words)
     return re.sub(r"\n{3,}", "\n\n", found).strip() + "\n"
 
 
-def _markdown_text(text: str) -> Markup:
+def _markdown_text(text: str) -> str:
     """Return text that Markdown shows as it is; an interval keeps its brackets, since what follows them makes a link.
 
     >>> print(_markdown_text("+0.1 [-0.1, +0.3]"), _markdown_text("[a](b)"))
     +0.1 [-0.1, +0.3] &#91;a](b)
     """
     shown = plain(text)
-    return Markup(shown if _LINK.search(text) else shown.replace("&#91;", "["))
+    return shown if _LINK.search(text) else shown.replace("&#91;", "[")
+
+
+def notebook(template: str, **shown: Any) -> str:  # noqa: ANN401 - what the template shows
+    """Return one of the templates for notebooks, filled in."""
+    return template_environment().get_template(f"notebook/{template}.html.j2").render(shown)
+
+
+def summary_html(
+    title: str,
+    facts: Mapping[str, str],
+    *,
+    tables: Sequence[Table] = (),
+    notes: Sequence[str] = (),
+    warning: str = "",
+) -> str:
+    """Return what a notebook shows of an object: HTML that needs nothing else, for light and dark pages.
+
+    >>> summary_html("Ratings", {"users": "<b>2</b>"}).count("&lt;b&gt;2")
+    1
+    """
+    return notebook("summary", title=title, facts=facts, tables=tables, notes=notes, warning=warning)

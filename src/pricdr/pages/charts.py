@@ -1,4 +1,4 @@
-"""Charts: altair says what to draw, vl-convert draws it once for light pages and once for dark ones.
+"""Charts: altair says what to draw, vl-convert draws it; the picture for dark pages has other colours and is the same.
 
 A page shows them as pictures and loads no chart library. altair and vl-convert are the extra ``report``; where they are
 not installed, a page has a figure's words instead.
@@ -18,62 +18,58 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 290
 """Of a chart without its axes, in pixels: with them it fits a phone."""
+INK, MUTED, LINE, PAPER = "#1c2024", "#5a606b", "#d8dce2", "#ffffff"
 # After Okabe and Ito, darkened or lightened so that each has a contrast of 3 with the paper.
-_LIGHT: Final = ("#0072b2", "#d55e00", "#00835f", "#ad5690", "#a87400", "#3f97c9", "#3d444d", "#7b828d")
-_DARK: Final = ("#5cb3e8", "#ff9350", "#3ecb9d", "#e7a1cb", "#e8b740", "#a5dafa", "#d3d8de", "#8d95a1")
-_SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke")
-
-
-def _theme(ink: str, muted: str, line: str, paper: str, series: Sequence[str]) -> dict[str, Any]:
-    """Return the looks of every chart in vega's words; what a chart configures itself comes before."""
-    quiet = {"labelColor": muted, "titleColor": muted, "labelFontSize": 12, "titleFontSize": 12}
-    return {
-        # Pictures have their words beside them; vega would put titles into expressions, where "\\u001b" is no text.
-        "aria": False,
-        "background": paper,
-        "font": "system-ui, sans-serif",
-        "view": {"stroke": None},
-        "axis": {
-            **quiet,
-            **dict.fromkeys(("gridColor", "domainColor", "tickColor"), line),
-            **{"titleFontWeight": "normal", "labelLimit": 220, "titlePadding": 8, "labelPadding": 4},
-        },
-        "header": {**quiet, "labelColor": ink, "labelFontWeight": 600, "labelAnchor": "start", "labelOrient": "top"},
-        "legend": {
-            **{"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 280, "symbolOpacity": 1},
-            **{"labelColor": ink, "titleColor": muted, "labelFontSize": 12, "symbolSize": 70},
-            **{"titleFontWeight": "normal", "rowPadding": 4, "columnPadding": 18},
-        },
-        "title": {"anchor": "start", "color": ink, "fontSize": 13, "fontWeight": 600, "offset": 12},
-        "point": {"filled": True, "size": 55, "opacity": 1, "color": series[0]},
-        "line": {"strokeWidth": 2, "color": series[0]},
-        "rule": {"strokeWidth": 1.5, "color": series[0]},
-        "bar": {"color": series[0]},
-        "text": {"color": ink, "fontSize": 12},
-        "range": {"category": list(series), "symbol": list(_SHAPES)},
-    }
-
-
-LIGHT: Final = _theme("#1c2024", "#5a606b", "#d8dce2", "#ffffff", _LIGHT)
-DARK: Final = _theme("#e6e9ec", "#a9b0ba", "#3a4048", "#15181c", _DARK)
+SERIES: Final = ("#0072b2", "#d55e00", "#00835f", "#ad5690", "#a87400", "#3f97c9", "#3d444d", "#7b828d")
+_DARK_SERIES: Final = ("#5cb3e8", "#ff9350", "#3ecb9d", "#e7a1cb", "#e8b740", "#a5dafa", "#d3d8de", "#8d95a1")
+DARK: Final = {
+    **{INK: "#e6e9ec", MUTED: "#a9b0ba", LINE: "#3a4048", PAPER: "#15181c"},
+    **dict(zip(SERIES, _DARK_SERIES, strict=True)),
+}
+"""What each colour becomes on dark pages."""
+SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "stroke")
+_QUIET: Final = {"labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12}
+_THEME: Final[dict[str, Any]] = {
+    # Pictures have their words beside them; vega would put titles into expressions, where "\\u001b" is no text.
+    "aria": False,
+    "background": PAPER,
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        **_QUIET,
+        **dict.fromkeys(("gridColor", "domainColor", "tickColor"), LINE),
+        **{"titleFontWeight": "normal", "labelLimit": 220, "titlePadding": 8, "labelPadding": 4},
+    },
+    "header": {**_QUIET, "labelColor": INK, "labelFontWeight": 600, "labelAnchor": "start", "labelOrient": "top"},
+    "legend": {
+        **{"orient": "bottom", "direction": "horizontal", "columns": 2, "labelLimit": 280, "symbolOpacity": 1},
+        **{"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12, "symbolSize": 70},
+        **{"titleFontWeight": "normal", "rowPadding": 4, "columnPadding": 18},
+    },
+    "title": {"anchor": "start", "color": INK, "fontSize": 13, "fontWeight": 600, "offset": 12},
+    "point": {"filled": True, "size": 55, "opacity": 1, "color": SERIES[0]},
+    "line": {"strokeWidth": 2, "color": SERIES[0]},
+    "rule": {"strokeWidth": 1.5, "color": SERIES[0]},
+    "text": {"color": INK, "fontSize": 12},
+    "range": {"category": list(SERIES), "symbol": list(SHAPES)},
+}
+"""The looks of every chart in vega's words; what a chart configures itself comes before."""
 
 
 def chart_figure(id: str, caption: str, chart: "alt.TopLevelMixin", *, in_words: str, note: str = "") -> Figure:
     """Draw a chart in the colours and fonts of pages; ``in_words`` has its figures, for those who cannot see it."""
-    # As text that is one line and printable: names from outside may hold what no XML can.
-    spec = _printable(chart.to_dict(validate=False))  # our own charts, all drawn in tests
-    return Figure(id, caption, in_words, _draw(spec, LIGHT), _draw(spec, DARK), note)
-
-
-def _draw(spec: dict[str, Any], theme: dict[str, Any]) -> str:
     import vl_convert
 
+    # As text that is one line and printable: names from outside may hold what no XML can.
+    spec = _printable(chart.to_dict(validate=False))  # our own charts, all drawn in tests
     own = {name: value for name, value in spec.get("config", {}).items() if name != "view"}  # altair's, not ours
-    config = theme | {name: {**theme.get(name, {}), **value} for name, value in own.items()}
+    config = _THEME | {name: {**_THEME.get(name, {}), **value} for name, value in own.items()}
     svg = str(vl_convert.vegalite_to_svg(spec | {"config": config}, allowed_base_urls=[]))
     # vega counts ids over everything that a process has drawn; a picture must not depend on those before it.
     ids = {old: f"clip{at}" for at, old in enumerate(re.findall(r'<clipPath id="(\w+)"', svg))}
-    return re.sub(r'(?<=<clipPath id=")\w+|(?<=url\(#)\w+', lambda found: ids.get(found[0], found[0]), svg)
+    light = re.sub(r'(?<=<clipPath id=")\w+|(?<=url\(#)\w+', lambda found: ids.get(found[0], found[0]), svg)
+    dark = re.sub(r'(?<=")#[0-9a-f]{6}(?=")', lambda found: DARK.get(found[0], found[0]), light)
+    return Figure(id, caption, in_words, light, dark, note)
 
 
 def _printable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold

@@ -90,7 +90,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """Show a notebook sizes and the promise."""
-        from pricdr.markup import summary_html
+        from pricdr.pages import summary_html
         from pricdr.release.readme import in_short, weakness
 
         c = self.certificate

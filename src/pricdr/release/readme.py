@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtr
 
-from pricdr.markup import text_template
+from pricdr.pages import text_template
 from pricdr.privacy.accounting import HARDLY_ANY_EPSILON, LATTICE_FACTOR, TradeOff, odds_factor
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from pricdr.errors import VerificationError, printable
-from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, Training
+from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, Training, Verdict
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.models.recommend import BASES
@@ -32,8 +32,10 @@ from pricdr.pages import (
     sections_of,
 )
 from pricdr.release.certificate import Certificate
+from pricdr.release.certify import check
 from pricdr.release.readme import statement
 from pricdr.report.evaluation import Evaluation, MeasuredFigure, RankingName, read_evaluation
+from pricdr.signing import fingerprint, public_from_text
 
 PLAINTEXT: Final = (
     "NOT PRIVATE: this model was trained on the source's ratings in plaintext. It must not be used outside experiments."
@@ -69,11 +71,7 @@ class ModelCard:
 
     @classmethod
     def of(cls, folder: Path, evaluation: Path | None = None) -> "ModelCard":
-        """Return the card of the model in a folder, with the evaluation in a file.
-
-        Raises:
-            InputError: the folder is not a model, or the evaluation is of another kind of model.
-        """
+        """Return the card of the model in a folder, with the evaluation in a file, if that is of such a model."""
         measured = None if evaluation is None else read_evaluation(evaluation)
         return cls(folder.resolve().name, FittedModel.load(folder), measured)
 
@@ -100,8 +98,6 @@ class ModelCard:
     @cached_property
     def contradiction(self) -> str | None:
         """What is wrong with the recorded certificate, if anything: anyone may have written the folder."""
-        from pricdr.release.certify import check
-
         try:
             if self.origin.certificate is not None:
                 check(self.origin.certificate)
@@ -117,8 +113,6 @@ class ModelCard:
     @property
     def signer(self) -> str | None:
         """The fingerprint of the key that signed its release; None if no signature was checked."""
-        from pricdr.signing import fingerprint, public_from_text
-
         key = self.origin.release_signed_by
         return None if key is None else fingerprint(public_from_text(key))
 
@@ -160,9 +154,6 @@ class ModelCard:
             "card.txt.j2",
             blocks,
             card=self,
-            model=self.model,
-            origin=self.origin,
-            evaluation=evaluation,
             statement={} if self.certificate is None else {one.title: one.lines for one in statement(self.certificate)},
             without=WITHOUT_RELEASE.get(self.model.method, "popularity"),
             significance=SIGNIFICANCE,
@@ -218,7 +209,7 @@ _NOTHING: Final = Cell("–")
 def _ranking(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[Block | str]:
     """Return who gains by one ranking, beside the model that the evaluation starts with; and all figures."""
     # With one held-out item per user, Recall equals HR and MAP equals MRR.
-    redundant = {"Recall", "MAP"} if evaluation.one_item_each else set()
+    redundant = {"Recall", "MAP"} if evaluation.test_items == evaluation.users else set()
     metrics = [name for name in evaluation.metrics(measured, ranking) if name.partition("@")[0] not in redundant]
     rows = []
     for stratum, users in _STRATA.items():
@@ -236,33 +227,34 @@ def _ranking(evaluation: Evaluation, measured: str, ranking: RankingName) -> lis
 
 def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[Table]:
     """Return what users gain, and where there is a release, also by whether it has a row for them."""
-    verdicts = {verdict.stratum: verdict for verdict in evaluation.verdicts(measured, ranking)}
+    judged = [one for one in evaluation.verdicts if (one.model, one.ranking) == (measured, ranking)]
+    verdicts = {one.stratum: one for one in judged}
     metric, baseline, method = evaluation.compared_by, evaluation.baseline, evaluation.method_of(evaluation.baseline)
     compared = f"“{baseline}”{'' if method is None else f' ({method})'}"
     names, against = (f"“{baseline}”", "this model"), f"compared with {compared}"
-    if any(verdict.about_release for verdict in verdicts.values()):
+    if any(one.about_release for one in judged):
         names, against = ("without the release", "with the release"), "with and without the release"
     columns = [*_GROUP_COLUMNS, *(Column(name) for name in (*names, "difference"))]
     rows = []
     for stratum, users in _STRATA.items():
         without, own = (evaluation.figure(name, ranking, stratum, metric) for name in (baseline, measured))
-        verdict = verdicts.get(stratum)
         if without is None or own is None:
             continue
-        change, judged = Cell(f"{own.value - without.value:+.4f}"), _NOTHING
-        if verdict is not None:
-            change = _change(verdict.difference, verdict.low, verdict.high)
-            judged = Cell(verdict.verdict, strong=verdict.helps)
-        rows.append(Row([users, f"{own.users:,}", _cell(without), _cell(own), change, judged]))
+        change, judgement = Cell(f"{own.value - without.value:+.4f}"), _NOTHING
+        if one := verdicts.get(stratum):
+            change = _change(one.difference, one.low, one.high)
+            judgement = Cell(one.verdict.value, strong=one.verdict is Verdict.HELPS)
+        rows.append(Row([users, f"{own.users:,}", _cell(without), _cell(own), change, judgement]))
     note = f"{_RANKING_NAMES[ranking].capitalize()}. Compared with {compared}, user by user; 95 % intervals."
-    caption, verdict_column = f"{metric} {against}, {ranking} ranking", Column("verdict", numeric=False)
-    tables = [Table(f"card-{ranking}-gains", caption, [*columns, verdict_column], rows, note)]
+    caption, last = f"{metric} {against}, {ranking} ranking", Column("verdict", numeric=False)
+    tables = [Table(f"card-{ranking}-gains", caption, [*columns, last], rows, note)]
     rows = []
-    for group in (group for group in evaluation.release_rows(measured, ranking) if group.users):
-        values = [_NOTHING if value is None else Cell(f"{value:.4f}") for value in (group.baseline_value, group.value)]
-        d = group.difference
-        change = _NOTHING if d is None else _change(d.mean, d.low, d.high)
-        rows.append(Row([_group_name(group.stratum, row=group.row), f"{group.users:,}", *values, change]))
+    for group in evaluation.release_rows:
+        if (group.model, group.ranking) == (measured, ranking) and group.users:
+            values = [_NOTHING if one is None else Cell(f"{one:.4f}") for one in (group.baseline_value, group.value)]
+            d = group.difference
+            change = _NOTHING if d is None else _change(d.mean, d.low, d.high)
+            rows.append(Row([_group_name(group.stratum, row=group.row), f"{group.users:,}", *values, change]))
     if rows:
         caption = f"{metric} of users with and without a release row in use, {ranking} ranking"
         tables.append(Table(f"card-{ranking}-rows", caption, columns, rows))

@@ -1,91 +1,89 @@
 """``Evaluation``: the output of ``pricdr evaluate --json``, read from a file that is not trusted, and checked."""
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import InputError
+from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.verdict import Training, Verdict
-from pricdr.untrusted import read_bounded
+from pricdr.experiments.records import Flag, Number, Text, Whole, read_json
 
 MAX_BYTES: Final = 1 << 24
-_VERSION: Final = 2
 _LARGEST: Final = 1e9
 """Larger than any metric can be."""
 _SHOWN: Final = 5
 """The most models that an error names."""
+_OPEN: Final = ConfigDict(extra="ignore", allow_inf_nan=False)
+"""Keys may be added within a version."""
 
-Text: TypeAlias = Annotated[str, Field(max_length=4000)]
-Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
-Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 RankingName: TypeAlias = Literal["sampled", "full"]
-VerdictName: TypeAlias = Literal["helps", "hurts", "cannot be told"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)  # keys may be added within a version
-
-
-class Interval(_Record):
+@dataclass(frozen=True)
+class Interval:
     """A mean difference with its 95 % interval."""
+
+    __pydantic_config__ = _OPEN
 
     mean: Number
     low: Number
     high: Number
-    p_value: Number
 
 
-class MeasuredVerdict(_Record):
+@dataclass(frozen=True)
+class MeasuredVerdict:
     """Whether a model is better than the first one, for the users of one stratum."""
 
+    __pydantic_config__ = _OPEN
+
     model: Text
-    baseline: Text
     ranking: RankingName
     stratum: Text
-    verdict: VerdictName
-    about_release: bool
+    verdict: Verdict
+    about_release: Flag
     difference: Number
     low: Number
     high: Number
     sentence: Text
 
-    @property
-    def helps(self) -> bool:
-        """Whether these users gain."""
-        return self.verdict == Verdict.HELPS.value
 
+@dataclass(frozen=True)
+class MeasuredRows:
+    """Users of one stratum with, or without, a release row that a model uses."""
 
-class MeasuredRows(_Record):
-    """Users of one stratum with, or without, a release row that a model uses; see ``evaluation.release_rows``."""
+    __pydantic_config__ = _OPEN
 
     model: Text
     ranking: RankingName
     stratum: Text
-    row: bool
-    users: Count
+    row: Flag
+    users: Whole
     value: Number | None
-    baseline: Text | None
     baseline_value: Number | None
     difference: Interval | None
 
 
-class MeasuredTraining(_Record):
+@dataclass(frozen=True)
+class MeasuredTraining:
     """How a model was trained."""
 
+    __pydantic_config__ = _OPEN
+
     method: Text
-    with_release: bool
-
-
-class _Repeated(_Record):
-    verdicts: list[MeasuredVerdict] = Field(default_factory=list, max_length=10_000)
+    with_release: Flag
 
 
 @dataclass(frozen=True)
-class MeasuredFigure:
+class _Repeated:
+    __pydantic_config__ = _OPEN
+
+    verdicts: Annotated[tuple[MeasuredVerdict, ...], Field(max_length=10_000)] = ()
+
+
+class MeasuredFigure(NamedTuple):
     """The mean of a metric over the users of a stratum; with a standard error if there are two or more."""
 
     value: float
@@ -93,27 +91,31 @@ class MeasuredFigure:
     users: int
 
 
-class Evaluation(_Record):
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
     """The metrics of one or several models on one split; the first model is the one that others are compared with."""
 
-    file: Text
-    """The name of the file, without its folder."""
+    __pydantic_config__ = _OPEN
+
+    schema_version: Literal[2]
     protocol: Text
-    users: Count
-    test_items: Count
-    rankings: list[RankingName] = Field(min_length=1, max_length=2)
+    users: Whole
+    test_items: Whole
+    rankings: Annotated[tuple[RankingName, ...], Field(min_length=1, max_length=2)]
     compared_by: Text
     """The metric that models are compared by."""
-    models: dict[Text, dict[RankingName, dict[Text, dict[Text, Any]]]] = Field(min_length=1, max_length=1000)
-    judged: list[MeasuredVerdict] = Field(alias="verdicts", max_length=10_000)
-    trainings: dict[Text, MeasuredTraining] = Field(default_factory=dict)
-    groups: list[MeasuredRows] = Field(alias="release_rows", default_factory=list, max_length=10_000)
-    repeat: _Repeated = Field(default_factory=_Repeated)
+    models: Annotated[dict[Text, dict[RankingName, dict[Text, dict[Text, Any]]]], Field(min_length=1, max_length=1000)]
+    verdicts: Annotated[tuple[MeasuredVerdict, ...], Field(max_length=10_000)]
+    trainings: dict[Text, MeasuredTraining] = field(default_factory=dict)
+    release_rows: Annotated[tuple[MeasuredRows, ...], Field(max_length=10_000)] = ()
+    repeat: _Repeated = _Repeated()
+    file: str = ""
+    """The name of the file it was read from, without its folder."""
 
-    @property
-    def one_item_each(self) -> bool:
-        """Whether every user has one test item."""
-        return self.test_items == self.users
+    def __post_init__(self) -> None:
+        judged = {one.model for one in self.verdicts} | {one.model for one in self.release_rows}
+        if not judged <= set(self.models):
+            raise ParameterError("it judges a model that it did not measure")
 
     @property
     def baseline(self) -> str:
@@ -133,18 +135,6 @@ class Evaluation(_Record):
             return None
         return MeasuredFigure(value, _number(errors.get(metric)) if isinstance(errors, dict) else None, users)
 
-    def verdicts(self, model: str, ranking: RankingName) -> list[MeasuredVerdict]:
-        """Return the verdicts on a model, compared with the first one."""
-        return [verdict for verdict in self.judged if (verdict.model, verdict.ranking) == (model, ranking)]
-
-    def repeated_verdicts(self, model: str) -> list[MeasuredVerdict]:
-        """Return the verdicts over several splits; empty unless ``--repeat`` was given."""
-        return [verdict for verdict in self.repeat.verdicts if verdict.model == model]
-
-    def release_rows(self, model: str, ranking: RankingName) -> list[MeasuredRows]:
-        """Return the groups of users with and without a release row; empty for a model without a release."""
-        return [group for group in self.groups if (group.model, group.ranking) == (model, ranking)]
-
     def method_of(self, model: str) -> str | None:
         """Return the method of a model, if the file states it."""
         return self.trainings[model].method if model in self.trainings else None
@@ -155,9 +145,10 @@ class Evaluation(_Record):
         It has the name of the folder, or it is the only one with the same method, and with a release if this one has
         one: a model that was trained on all ratings cannot be measured, so one trained on a split represents it.
         """
-        fitting = [name for name in self.models if self._fits(name, training)]
+        known = {name: Training(one.method, one.with_release) for name, one in self.trainings.items()}
+        fitting = [name for name in self.models if training is None or known.get(name, training) == training]
         named = [name for name in fitting if self.is_folder(name, folder)]
-        alike = [name for name in fitting if name in self.trainings]
+        alike = [name for name in fitting if name in known]
         for candidates in (named, alike):
             if len(candidates) == 1:
                 return candidates[0]
@@ -170,34 +161,11 @@ class Evaluation(_Record):
         """Return whether the path of a measured model ends in this folder name."""
         return Path(model).name == folder
 
-    def _fits(self, name: str, training: Training | None) -> bool:
-        known = self.trainings.get(name)
-        return known is None or training is None or (known.method, known.with_release) == tuple(training)
-
 
 def read_evaluation(path: Path) -> Evaluation:
     """Return the evaluation in a file of ``pricdr evaluate --json``; raise :class:`InputError` for any other file."""
-    try:
-        raw = read_bounded(path, limit=MAX_BYTES)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        content = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON that can be read (pricdr evaluate --json writes it)") from error
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if version != _VERSION or isinstance(version, bool):
-        raise InputError(f"{path} has schema_version {shorten(version)}, not {_VERSION}: measure again")
-    try:
-        evaluation = Evaluation.model_validate({**content, "file": path.name})
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part)[:40] for part in first["loc"][:4])
-        raise InputError(f"{path} is not what pricdr evaluate writes: {place}: {first['msg']}") from error
-    judged = [verdict.model for verdict in evaluation.judged] + [group.model for group in evaluation.groups]
-    if not set(judged) <= set(evaluation.models):
-        raise InputError(f"{path} is not what pricdr evaluate writes: it judges a model that it did not measure")
-    return evaluation
+    evaluation = read_json(path, Evaluation, "what pricdr evaluate --json writes (measure again)", limit=MAX_BYTES)
+    return replace(evaluation, file=path.name)
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever JSON can hold

@@ -8,10 +8,10 @@ from typing import Final
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
-from pricdr.experiments.measured import Access, Experiment
+from pricdr.experiments.measured import Access, Experiment, MeasuredArm
 from pricdr.experiments.results import SUFFIX as SUFFIX
-from pricdr.experiments.results import read, read_outline
-from pricdr.experiments.search import Trial, read_trials
+from pricdr.experiments.results import read, read_lines, read_outline
+from pricdr.experiments.search import Trial
 from pricdr.progress import Progress, silent
 from pricdr.untrusted import Folder
 
@@ -40,29 +40,25 @@ class ResultsFolder:
 
 def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:
     """Return what a results folder holds, every record checked; refuse a folder that holds no outline of a spec."""
-    names, searches = _names(path, LINES, SUFFIX), []
-    outlines = [name for name in names if name.endswith(SUFFIX)]
-    if not outlines:
+    names, searches = _names(path), path / SEARCH
+    stems = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    if not stems:
         raise InputError(f"{path} is not a results folder: it holds no *{SUFFIX} (pricdr reproduce writes them)")
-    experiments = []
-    for number, name in enumerate(outlines):
-        progress("reading results", number, len(outlines), name)
-        experiments.append(_experiment(path, name))
-    claimed = {f"{name.removesuffix(SUFFIX)}{LINES}" for name in outlines} | {SYNTHETIC}
-    if (path / SEARCH).is_dir():
-        searches = _names(path / SEARCH, LINES)
-    return ResultsFolder(
-        path,
-        tuple(_beside(one, experiments) for one in experiments),
-        {name.removesuffix(LINES): tuple(read_trials(_plain(path / SEARCH / name))) for name in searches},
-        tuple(name for name in names if name.endswith(LINES) and name not in claimed),
-    )
+    experiments, trials = [], {}
+    for number, stem in enumerate(stems):
+        progress("reading results", number, len(stems), stem)
+        experiments.append(_experiment(path, stem))
+    for name in _names(searches) if searches.is_dir() else ():
+        if name.endswith(LINES):
+            trials[name.removesuffix(LINES)] = tuple(read_lines(_plain(searches / name), Trial))
+    claimed = {f"{stem}{LINES}" for stem in stems} | {SYNTHETIC}
+    unclaimed = tuple(name for name in names if name.endswith(LINES) and name not in claimed)
+    return ResultsFolder(path, tuple(_beside(one, experiments) for one in experiments), trials, unclaimed)
 
 
-def _names(path: Path, *endings: str) -> list[str]:
+def _names(path: Path) -> list[str]:
     with Folder.opened(path, "a results folder") as folder:
-        found = [name for ending in endings for name in folder.names(ending=ending, limit=MAX_ENTRIES)]
-    return sorted(found)
+        return folder.names(ending="", limit=MAX_ENTRIES)
 
 
 def _plain(path: Path) -> Path:
@@ -72,22 +68,22 @@ def _plain(path: Path) -> Path:
     return path
 
 
-def _experiment(path: Path, name: str) -> Experiment:
-    outline = read_outline(_plain(path / name))
-    stem = name.removesuffix(SUFFIX)
+def _experiment(path: Path, stem: str) -> Experiment:
+    outline, lines = read_outline(_plain(path / f"{stem}{SUFFIX}")), path / f"{stem}{LINES}"
     if outline.spec.name != stem:
-        raise InputError(f"{path / name} is the outline of {shorten(outline.spec.name)}, not of {shorten(stem)}")
-    lines = path / f"{stem}{LINES}"
+        raise InputError(
+            f"{path / stem}{SUFFIX} is the outline of {shorten(outline.spec.name)}, not of {shorten(stem)}"
+        )
     return Experiment.of(outline, read(_plain(lines)) if os.path.lexists(lines) else [])
 
 
 def _beside(experiment: Experiment, others: Sequence[Experiment]) -> Experiment:
     """Return an experiment that knows what other specs measured on its data with the target alone."""
-    known, alone = set(experiment.outline.keys.values()), []
+    known = set(experiment.outline.keys.values())
+    alone: dict[str, MeasuredArm] = {}
     for other in others:
         if other.spec.data.content() == experiment.spec.data.content():
             for name, arm in other.arms.items():
-                if arm.runs and arm.access is Access.TARGET and (key := other.outline.keys[name]) not in known:
-                    known.add(key)
-                    alone.append(arm)
-    return replace(experiment, alone_elsewhere=tuple(alone))
+                if arm.runs and arm.access is Access.TARGET and other.outline.keys[name] not in known:
+                    alone.setdefault(other.outline.keys[name], arm)
+    return replace(experiment, alone_elsewhere=tuple(alone.values()))

@@ -5,16 +5,16 @@ Sentences are written by hand; what figures say, tables say, and whether a relea
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr import __version__
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.arms import Axis
 from pricdr.experiments.measured import STRATA, Access, Experiment, MeasuredArm, Measurement, number
-from pricdr.experiments.paper import METHODS, TASKS, contradictions, read_table3, table2, table3_text
+from pricdr.experiments.paper import contradictions, read_table3, table2, table3_text
 from pricdr.pages import (
     Block,
     Bullets,
@@ -59,13 +59,7 @@ _PAPER_METRICS: Final = ("HR@10", "NDCG@10", "MRR@10")
 
 
 def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progress: Progress = silent) -> str:
-    """Return the page as HTML.
-
-    Args:
-        folder: what to show.
-        inspection: a verified release to draw.
-        progress: is told how many experiments are done.
-    """
+    """Return the page as HTML; with ``inspection``, a verified release is drawn too."""
     experiments = []
     for at, experiment in enumerate(folder.experiments, 1):
         progress("drawing", at, len(folder.experiments), experiment.title)
@@ -89,15 +83,11 @@ def lead(folder: ResultsFolder) -> Content:
     epsilon = usual_epsilon(pairs)
     if epsilon is None:
         return [Note("There are no results of the frontier (specs/frontier.toml) yet, so what crosses cannot be told.")]
-    figures = [
-        chart_figure(f"shares-{at}", pair.title, chart, in_words=words, note=_ceiling_note(pair))
-        for at, (pair, chart, words) in enumerate(share_charts(pairs), 1)
-    ]
     return [
         _ANSWER.format(metric=METRIC, epsilon=epsilon),
         _summary(pairs, epsilon),
         _controls(pairs),
-        SideBySide(figures),
+        SideBySide(_share_figures(pairs)),
         Details("The same, ranked among all items", [_summary(pairs, epsilon, full=True)]),
         Details("How to read it", [Bullets(_HOW_TO_READ)]),
     ]
@@ -173,11 +163,11 @@ def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False)
 
 def _verdict(pair: Experiment, arm: MeasuredArm, stratum: str) -> Cell:
     """Return in a word whether a release helps, and what decided it for those who point there."""
-    verdict, difference, against = pair.beats_controls(arm, stratum)
-    if not difference:
+    gain, over = pair.worst_gain(arm, stratum)
+    if not gain:
         return ABSENT
-    hover = [arm.name, f"{difference.interval_in_words()} against {against}"]
-    return Cell(verdict.value, difference.value, hover=hover, strong=verdict is not Verdict.UNCLEAR)
+    hover = [arm.name, f"{gain.interval_in_words()} against {over}"]
+    return Cell(gain.verdict.value, gain.value, hover=hover, strong=gain.verdict is not Verdict.UNCLEAR)
 
 
 def experiment_details(experiment: Experiment, at: int) -> Details:
@@ -187,38 +177,31 @@ def experiment_details(experiment: Experiment, at: int) -> Details:
     if not experiment.runs:
         return Details(title, [Note(f"{experiment.outline.missing or 'Not run yet'}.")])
     blocks: list[Block | str] = [" ".join(spec.note.split())] if spec.note.strip() else []
-    if spec.family != FRONTIER and (figures := list(_curve_figures(experiment, f"curves-{at}"))):
-        blocks.append(SideBySide(figures))
-    return Details(title, [*blocks, every_arm(experiment, f"arms-{at}")])
+    figures = [] if spec.family == FRONTIER else list(_curve_figures(experiment, f"curves-{at}"))
+    return Details(title, [*blocks, *([SideBySide(figures)] if figures else []), every_arm(experiment, f"arms-{at}")])
 
 
 def every_arm(experiment: Experiment, id: str) -> Table:
     """Return the table of every arm of an experiment that has results."""
-    strata, shares = experiment.users, bool(experiment.ceiling) and "cold" in experiment.users
+    shares = bool(experiment.ceiling) and "cold" in experiment.users
     columns = [Column("arm", numeric=False), Column("private?", numeric=False)]
-    for stratum in strata:
-        columns.append(Column(f"NDCG@10, {stratum}", f"{strata[stratum]:,} {STRATA[stratum]}"))
+    for stratum, users in experiment.users.items():
         reference = experiment.reference(stratum)
-        against = "nothing" if reference is None else reference.name
-        columns.append(
-            Column(f"the release, {stratum}", f"Better than {against} and than every control?", numeric=False)
-        )
-    if shares:
-        columns.append(Column("share kept", f"Of what {experiment.spec.ceiling} gains for cold users."))
+        help = f"Better than {'nothing' if reference is None else reference.name} and than every control?"
+        columns.append(Column(f"NDCG@10, {stratum}", f"{users:,} {STRATA[stratum]}"))
+        columns.append(Column(f"the release, {stratum}", help, numeric=False))
+    columns += [Column("share kept", f"Of what {experiment.spec.ceiling} gains for cold users.")] if shares else []
     columns += [Column("full ranking", "NDCG@10 of all users among all items"), Column("HR@10", "Of all users")]
     columns.append(Column("seconds", "Median over runs: training, choosing on validation, scoring on test"))
     rows = []
-    for arm in experiment.arms.values():
-        if not arm.runs:
-            continue
+    for arm in (arm for arm in experiment.arms.values() if arm.runs):
         cells: list[Cell | str] = [arm.name, access_in_words(arm)]
-        for stratum in strata:
+        for stratum in experiment.users:
             cells.append(_figure(arm.measured(stratum), _refusal(arm, stratum)))
             cells.append(_verdict(experiment, arm, stratum) if arm.access is Access.PRIVATE else ABSENT)
-        if shares:
-            cells.append(_share(experiment.share(arm)))
-        cells.append(_figure(arm.measured("all", ranking="full")))
-        rows.append(Row([*cells, _figure(arm.measured("all", "HR@10")), _cost(arm)]))
+        cells += [_share(experiment.share(arm))] if shares else []
+        cells += [_figure(arm.measured("all", ranking="full")), _figure(arm.measured("all", "HR@10")), _cost(arm)]
+        rows.append(Row(cells))
     return Table(id, f"{experiment.title}, every arm", columns, rows)
 
 
@@ -226,18 +209,18 @@ def _figure(measured: Measurement, mark: str = "") -> Cell:
     """Return a mean with its standard error, and every seed for those who point at it."""
     if not measured:
         return ABSENT
-    error = measured.mean.error
     seeds = [f"seed {seed}: {number(one, 5)}" for seed, one in sorted(measured.by_seed.items())]
-    return Cell(number(measured.value), measured.value, "" if isnan(error) else f"± {error:.4f}", seeds, mark)
+    error = "" if isnan(measured.error) else f"± {measured.error:.4f}"
+    return Cell(number(measured.value), measured.value, error, seeds, mark)
 
 
 def _share(measured: Measurement) -> Cell:
     """Return the same of a share, in per cent."""
     if not measured:
         return ABSENT
-    shown, _, error = measured.percent().removesuffix(" %").partition(" ± ")
     seeds = [f"seed {seed}: {number(100 * one, 1)} %" for seed, one in sorted(measured.by_seed.items())]
-    return Cell(f"{shown} %", measured.value, f"± {error}" if error else "", seeds)
+    error = "" if isnan(measured.error) else f"± {100 * measured.error:.0f}"
+    return Cell(f"{number(100 * measured.value, 0)} %", measured.value, error, seeds)
 
 
 def access_in_words(arm: MeasuredArm) -> str:
@@ -271,21 +254,6 @@ def _cost(arm: MeasuredArm) -> Cell:
     return Cell(f"{seconds:.1f}", seconds, hover=hover)
 
 
-class ChartPoint(NamedTuple):
-    """One strategy at one place on an axis."""
-
-    curve: str
-    at: float
-    measured: Measurement
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """What vega draws: the point, and a standard error to either side where there is one."""
-        value, error = self.measured.value, self.measured.mean.error
-        error = 0.0 if isnan(error) else error
-        return {"series": self.curve, "x": self.at, "y": value, "low": value - error, "high": value + error}
-
-
 _CONTROL_CURVE: Final = "controls"
 _SHOWN: Final = ("guided", "spectral", "guide in the clear", "jlt", _CONTROL_CURVE)
 """The strategies of the first chart, in the order of its legend; tables have all of them."""
@@ -300,55 +268,76 @@ _AXES: Final = {
     Axis.SOURCE_SHARE: ("sd, share of the source's ratings", True),
 }
 """What an axis is called, and whether it is logarithmic."""
+Point: TypeAlias = dict[str, Any]
+"""What vega draws: one curve at one place, with a standard error to either side where there is one; and its words."""
+
+
+def _point(curve: str, at: float, measured: Measurement, words: str) -> Point:
+    error = 0.0 if isnan(measured.error) else measured.error
+    low, high = measured.value - error, measured.value + error
+    return {"series": curve, "x": float(at), "y": measured.value, "low": low, "high": high, "words": words}
+
+
+def _in_words(points: Sequence[Point]) -> str:
+    return "; ".join(point["words"] for point in points) + "."
+
+
+def _share_figures(pairs: Sequence[Experiment]) -> list[Figure]:
+    return [
+        chart_figure(f"shares-{at}", pair.title, chart, in_words=words, note=_ceiling_note(pair))
+        for at, (pair, chart, words) in enumerate(share_charts(pairs), 1)
+    ]
 
 
 def share_charts(pairs: Sequence[Experiment]) -> list[tuple[Experiment, "alt.TopLevelMixin", str]]:
     """Return a chart for each pair that has points, and its figures in words; all on one scale."""
     points = [list(_share_points(pair)) for pair in pairs]
-    every = list(dict.fromkeys(point.curve for found in points for point in found))
+    every = list(dict.fromkeys(point["series"] for found in points for point in found))
     curves = [curve for curve in _SHOWN if curve in every] if set(every) & {*_SHOWN[:-1]} else every[: len(_SHOWN)]
-    points = [[point for point in found if point.curve in curves] for found in points]
+    points = [[point for point in found if point["series"] in curves] for found in points]
     # A pair on which plaintext gains nothing has shares of next to nothing: they must not squeeze the others.
     telling = [point for pair, found in zip(pairs, points, strict=True) if pair.has_ceiling for point in found]
-    rows = [point.row for point in telling or [point for found in points for point in found]]
-    low, high = min((row["low"] for row in rows), default=0.0), max((row["high"] for row in rows), default=1.0)
-    domain = (max(min(low, 0.0) - 0.05, _LOWEST), min(max(high, 1.0) + 0.05, _HIGHEST))
+    scaled = telling or [point for found in points for point in found]
+    low, high = min((point["low"] for point in scaled), default=0), max((point["high"] for point in scaled), default=1)
+    domain = (max(min(low, 0) - 0.05, _LOWEST), min(max(high, 1) + 0.05, _HIGHEST))
     return [
         (
             pair,
             _curves(found, curves, "ε", "share of the plaintext gain kept", log=True, shares=domain),
-            "; ".join(f"{one.curve}, ε = {one.at:g}: {one.measured.percent()}" for one in found) + ".",
+            _in_words(found),
         )
         for pair, found in zip(pairs, points, strict=True)
         if found
     ]
 
 
-def _share_points(pair: Experiment) -> Iterator[ChartPoint]:
+def _share_points(pair: Experiment) -> Iterator[Point]:
     """Yield what cold users keep of the plaintext gain at every ε; a control is under one name for all of them."""
     for arm in pair.arms.values():
         share, control = pair.share(arm), arm.access is Access.CONTROL
         at = arm.arm.release.epsilon if control and arm.arm.release else arm.epsilon_on_axis()
         if share and arm.arm.release and at:
             curve = _CONTROL_CURVE if control or arm.arm.point is None else arm.arm.point.curve
-            yield ChartPoint(curve, float(at), share)
+            yield _point(curve, at, share, f"{curve}, ε = {at:g}: {share.percent()}")
 
 
 def _curve_figures(experiment: Experiment, id: str) -> Iterator[Figure]:
     """Yield a figure for cold and for warm users where arms lie along an axis."""
     on_curves = [(arm, arm.arm.point) for arm in experiment.arms.values() if arm.arm.point and arm.arm.point.at > 0]
     for stratum in ("cold", "warm"):
-        found = [(arm.measured(stratum), point) for arm, point in on_curves]
-        points = [ChartPoint(point.curve, float(point.at), measured) for measured, point in found if measured]
+        points = [
+            _point(point.curve, point.at, measured, f"{point.curve} at {point.at:g}: {measured.value:.4f}")
+            for arm, point in on_curves
+            if (measured := arm.measured(stratum))
+        ]
         if points:
             title, log = _AXES[on_curves[0][1].axis]
-            chart = _curves(points, list(dict.fromkeys(point.curve for point in points)), title, "NDCG@10", log=log)
-            words = "; ".join(f"{one.curve} at {one.at:g}: {one.measured.value:.4f}" for one in points) + "."
-            yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), chart, in_words=words)
+            chart = _curves(points, list(dict.fromkeys(point["series"] for point in points)), title, "NDCG@10", log=log)
+            yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), chart, in_words=_in_words(points))
 
 
 def _curves(
-    points: Sequence[ChartPoint],
+    points: Sequence[Point],
     curves: Sequence[str],
     x_title: str,
     y_title: str,
@@ -362,7 +351,7 @@ def _curves(
     """
     import altair as alt
 
-    places = sorted({point.at for point in points})
+    places = sorted({point["x"] for point in points})
     ends = [places[0] / _ROOM, places[-1] * _ROOM]
     scale = alt.Scale(type="log", base=2, domain=ends, nice=False) if log else alt.Scale(zero=False, padding=12)
     ticks = places if len(places) <= 8 else alt.Undefined
@@ -376,7 +365,7 @@ def _curves(
     names = alt.Scale(domain=list(curves))
     legend = alt.Legend(title=None, columns=2 if all(len(name) <= 18 for name in curves) else 1)
     color = alt.Color("series:N", scale=names, legend=legend)
-    base = alt.Chart(alt.InlineData(values=[point.row for point in points])).encode(x=x, color=color)
+    base = alt.Chart(alt.InlineData(values=list(points))).encode(x=x, color=color)
     layers = [
         base.mark_rule(clip=True).encode(y=y("low"), y2="high:Q"),
         base.mark_line(clip=True).encode(y=y("y"), strokeDash=alt.StrokeDash("series:N", scale=names, legend=legend)),
@@ -399,26 +388,22 @@ def _table2(folder: ResultsFolder) -> list[Block | str]:
     ]
     columns = [Column("method", numeric=False)]
     columns += [Column(f"{metric}, {whose}") for metric in _PAPER_METRICS for whose in ("paper", "ours")]
-    for at, task in enumerate(TASKS, 1):
+    for at, task in enumerate(dict.fromkeys(task for task, _ in table2()), 1):
         experiment = own.get(task)
         # Ours is the first arm that is named like the paper's method.
         named = [] if experiment is None else [*experiment.arms.items()]
         arms = {re.split(r" \(|,", name)[0]: arm for name, arm in reversed(named)}
-        rows = [Row([method, *_compared((task, method), impossible, arms.get(method))]) for method in METHODS]
+        rows = []
+        for place, figures in table2().items():
+            if place[0] == task:
+                arm, cells = arms.get(place[1]), [Cell(place[1])]
+                for metric in _PAPER_METRICS:
+                    ours = ABSENT if arm is None else _figure(arm.measured("all", metric), _refusal(arm, "all"))
+                    cells += [Cell(f"{figures[metric]:.4f}", mark=impossible[place].get(metric, "")), ours]
+                rows.append(Row(cells))
         absent = "" if experiment is not None and experiment.runs else ": no results of ours"
         blocks.append(Details(f"Table 2, {task}{absent}", [Table(f"table2-{at}", task, columns, rows)]))
     return blocks
-
-
-def _compared(
-    place: tuple[str, str], impossible: Mapping[tuple[str, str], Mapping[str, str]], arm: MeasuredArm | None
-) -> list[Cell]:
-    """Return the paper's figure of a task and a method, and ours, for every metric."""
-    cells = []
-    for metric in _PAPER_METRICS:
-        cells.append(Cell(f"{table2()[place][metric]:.4f}", mark=impossible[place].get(metric, "")))
-        cells.append(ABSENT if arm is None else _figure(arm.measured("all", metric), _refusal(arm, "all")))
-    return cells
 
 
 def _table3(folder: ResultsFolder) -> list[Block | str]:
@@ -446,21 +431,19 @@ def _searches(folder: ResultsFolder) -> list[Details]:
             figures = ["–" if one is None else f"{one.validation:.4f}" for one in (default, best)]
             counts = [f"{len(tried)}", f"{len(tried) - len(finished)}"]
             rows.append([f"{name}: {method}", chosen or "defaults", *counts, *figures])
-    if not rows:
-        return []
     header = ["search", "chosen", "trials", "failed", "defaults", "best"]
     words = (
         "NDCG@10 on validation items. Every method is searched alike, its defaults first, with a seed of its own; no "
         "trial is ever scored on test. A best of many is a little lucky: test is what counts."
     )
-    return [Details("Searches", [words, table("searches", "Searches, by data and method", header, rows, names=2)])]
+    found = table("searches", "Searches, by data and method", header, rows, names=2)
+    return [Details("Searches", [words, found])] if rows else []
 
 
 def _provenance(folder: ResultsFolder) -> list[Block | str]:
     """Return what was run, when, on what and from which commit, and what is missing or out of date."""
-    rows, machines, lacking = [], Counter[str](), []
+    rows, machines, lacking, totals = [], Counter[str](), [], Counter[str]()
     for experiment in folder.experiments:
-        name, by_arm = experiment.spec.name, experiment.missing
         known = [run.provenance for run in experiment.runs]
         machines.update(
             f"{one.machine}: commit {one.commit}, pricdr {one.version}, Python {one.python}, torch {one.torch}, numpy "
@@ -469,16 +452,18 @@ def _provenance(folder: ResultsFolder) -> list[Block | str]:
         )
         finished = sorted(one.finished[:10] for one in known)
         days = " to ".join(dict.fromkeys([finished[0], finished[-1]])) if finished else "–"
-        missing = sum(map(len, by_arm.values()))
-        rows.append([name, days, f"{len(known)}", f"{missing}", f"{experiment.stale}"])
+        missing = sum(map(len, experiment.missing.values()))
+        counts = {"runs": len(known), "missing": missing, "stale": experiment.stale}
+        totals.update(counts)
+        rows.append([experiment.spec.name, days, *map(str, counts.values())])
         if experiment.outline.missing or missing:
-            arms = "; ".join(f"{arm}: seed {', '.join(map(str, seeds))}" for arm, seeds in by_arm.items())
-            lacking.append(f"{name}: {experiment.outline.missing or (arms if known else 'every run')}")
-    runs, missing, stale = (sum(int(row[at]) for row in rows) for at in (2, 3, 4))
+            arms = [f"{arm}: seed {', '.join(map(str, seeds))}" for arm, seeds in experiment.missing.items()]
+            why = experiment.outline.missing or ("; ".join(arms) if known else "every run")
+            lacking.append(f"{experiment.spec.name}: {why}")
     header = ["results", "finished", "runs", "missing", "stale"]
     blocks: list[Block | str] = [
-        f"{runs:,} runs are shown; {missing:,} that specs ask for are missing; {stale:,} were measured with other "
-        "settings than their spec has now, and are left out.",
+        f"{totals['runs']:,} runs are shown; {totals['missing']:,} that specs ask for are missing; {totals['stale']:,} "
+        "were measured with other settings or seeds than their spec has now, and are left out.",
         Details("What was run", [table("provenance-table", "What was run", header, rows, names=2)]),
         Details("On what", [Bullets([f"{count:,} runs on {machine}" for machine, count in machines.most_common()])]),
     ]

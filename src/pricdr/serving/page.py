@@ -23,8 +23,7 @@ from pricdr import __version__
 from pricdr.data.ids import MAX_ID_LENGTH, id_fault
 from pricdr.errors import InputError
 from pricdr.extras import REPORT, TRAIN
-from pricdr.markup import template_environment
-from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, page_asset
+from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, page_asset, template_environment
 from pricdr.release.inspection import attack_section
 from pricdr.release.readme import in_short, statement, trade_off_of
 from pricdr.report.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr.data.splits import HeldOut, Split, cold_users
+from pricdr.data.splits import HeldOut, Split
 
 CONTENT = json.loads(Path(__file__).with_name("ranx_cases.json").read_text())
 CASES, METRICS = CONTENT["cases"], CONTENT["metrics"]
@@ -41,7 +41,7 @@ def split():
     rows = np.repeat(np.arange(len(CASES)), [len(case["relevant"]) for case in CASES])
     relevant = np.concatenate([case["relevant"] for case in CASES])
     test = HeldOut(rows, relevant, np.concatenate([case["negatives"] for case in CASES]))
-    return Split(train, test.only(test.starts), test, cold_users(train, test), seed=None)
+    return Split(train, test.only(test.starts), test, seed=None)
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ import numpy as np
 
 from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.csr import CSR, entry_rows, row_counts
-from pricdr.data.ids import Ids, require_ids
+from pricdr.data.ids import require_ids
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.reading.formats import CSV
 from pricdr.data.reading.read import read_ratings
-from pricdr.data.tables import Columns, Text, read_delimited, read_text_columns, texts, write_ratings, write_table
+from pricdr.data.tables import Columns, read_delimited, read_positions, texts, write_ratings, write_table
 from pricdr.errors import InputError, ParameterError, require_count, require_probability, require_seed, require_share
 from pricdr.memory import memory_limit, require_memory
 from pricdr.randomness import Simulation
@@ -96,18 +96,22 @@ class Split:
     """Over all users and items; a cold user's row is empty."""
     validation: HeldOut
     test: HeldOut
-    cold: BoolArray
-    """Per user of ``train``: evaluated, but without any rating to train on."""
     seed: int | None
     """None for an official split."""
-    not_evaluated: int = 0
-    """Users without a test item; all of their ratings are trained on, or validated by."""
     protocol: str = ONE_AT_RANDOM
     """What is tested by, in words."""
 
-    def __post_init__(self) -> None:
-        if row_counts(self.train.matrix)[self.cold].any():
-            raise InputError("a cold user has ratings to train on")
+    @cached_property
+    def cold(self) -> BoolArray:
+        """Per user of ``train``: evaluated, but without any rating to train on."""
+        cold = np.zeros(len(self.train.users), dtype=bool)
+        cold[self.test.evaluated] = row_counts(self.train.matrix)[self.test.evaluated] == 0
+        return cold
+
+    @property
+    def not_evaluated(self) -> int:
+        """Users without a test item; all of their ratings are trained on, or validated by."""
+        return len(self.train.users) - len(self.test.starts)
 
     @classmethod
     def of(
@@ -154,8 +158,7 @@ class Split:
         hidden = _newcomers(len(whole.users), np.intersect1d(rows[tested], rows[trained]), cold, simulation)
         kept = _training_part(whole, trained & ~validated & ~hidden[rows])
         held_out = _with_negatives(whole, validated, tested, simulation)
-        not_tested = len(whole.users) - len(held_out[1].starts)
-        return cls(kept, *held_out, cold_users(kept, held_out[1]), seed, not_tested, "ratings that were given apart")
+        return cls(kept, *held_out, seed, "ratings that were given apart")
 
     def __repr__(self) -> str:
         """Show sizes only: what was rated is private."""
@@ -216,28 +219,24 @@ def split(
     >>> split(ratings)
     Split(303 ratings to train on, 1 users evaluated, 0 of them cold)
     """
-    given, times = _with_times(ratings, times)
+    if isinstance(ratings, Ratings):
+        given = ratings
+        if isinstance(times, str):
+            raise InputError(f"times={times!r:.60} names a column of a data frame, and Ratings have no times")
+    elif times is None:
+        given = Ratings.of(ratings)
+    elif isinstance(times, str):
+        from pricdr.data.frames import read_frame
+
+        reading = read_frame(ratings, {"time": times}, with_times=True)
+        given, times = reading.ratings, reading.times
+    else:
+        # Ratings are sorted by their ids: a column in the order of the frame's rows would silently belong to others.
+        raise InputError("times must be the name of a column where ratings are a data frame, whose rows are reordered")
     if times is not None and threshold is not None and len(times) == len(given):
         times = times[given.matrix.data >= threshold]
     kept = given.positives(threshold).rated()
     return hold_out(kept, seed=seed, cold=cold, test_items=test_items, ratio=ratio, times=times)
-
-
-def _with_times(ratings: RatingsLike, times: Float64Array | str | None) -> tuple[Ratings, Float64Array | None]:
-    """Return the ratings, and when each was made, in the same order."""
-    if isinstance(ratings, Ratings):
-        if isinstance(times, str):
-            raise InputError(f"times={times!r:.60} names a column of a data frame, and Ratings have no times")
-        return ratings, times
-    if times is None:
-        return Ratings.of(ratings), None
-    from pricdr.data.frames import read_frame
-
-    if not isinstance(times, str):
-        # Ratings are sorted by their ids: a column in the order of the frame's rows would silently belong to others.
-        raise InputError("times must be the name of a column where ratings are a data frame, whose rows are reordered")
-    reading = read_frame(ratings, {"time": times}, with_times=True)
-    return reading.ratings, reading.times
 
 
 def hold_out(
@@ -249,13 +248,7 @@ def hold_out(
     ratio: float | None = None,
     times: Float64Array | None = None,
 ) -> Split:
-    """Hold out items of every user with enough ratings, see :func:`split`: one to test and one to validate by.
-
-    >>> r = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
-    >>> split = hold_out(r.select(items=tuple(f"i{n}" for n in range(400))), seed=1)
-    >>> len(split.train), len(split.test), split.not_evaluated
-    (3, 1, 1)
-    """
+    """Hold out items of every user with enough ratings, see :func:`split`."""
     require_seed(seed=seed)
     require_count(test_items=test_items)
     require_share(cold=cold)
@@ -274,7 +267,7 @@ def hold_out(
     keep = ~(np.repeat(hidden, counts) | to_test | to_validate)
     held_out = _with_negatives(ratings, to_validate, to_test, simulation)
     protocol = described(test_items, ratio, by_time=times is not None)
-    return Split(_training_part(ratings, keep), *held_out, hidden, seed, int((counts < fewest).sum()), protocol)
+    return Split(_training_part(ratings, keep), *held_out, seed, protocol)
 
 
 def set_aside(
@@ -284,11 +277,6 @@ def set_aside(
 
     Returns the ratings without them, and them. With ``cold``, that fraction of the users ``among`` (of all without it)
     loses the rest of its history too.
-
-    >>> r = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
-    >>> kept, chosen_by = set_aside(r.select(items=tuple(f"i{n}" for n in range(200))), seed=1)
-    >>> len(kept), len(chosen_by)
-    (4, 1)
     """
     counts = row_counts(ratings.matrix)
     chosen = np.flatnonzero(counts > 1)
@@ -312,16 +300,7 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
     if missing.any():
         user, item = divmod(int(out[missing][0]), len(ratings.items))
         raise InputError(f"the split holds out {ratings.items[item]!r} of {ratings.users[user]!r}, who never rated it")
-    train = _training_part(ratings, ~np.isin(codes, out))
-    not_evaluated = len(ratings.users) - len(test.starts)
-    return Split(train, validation, test, cold_users(train, test), None, not_evaluated, _OFFICIAL)
-
-
-def cold_users(train: Ratings, test: HeldOut) -> BoolArray:
-    """Mark the users who are tested without any rating to train on."""
-    cold = np.zeros(len(train.users), dtype=bool)
-    cold[test.evaluated] = row_counts(train.matrix)[test.evaluated] == 0
-    return cold
+    return Split(_training_part(ratings, ~np.isin(codes, out)), validation, test, None, _OFFICIAL)
 
 
 def _training_part(ratings: Ratings, keep: BoolArray) -> Ratings:
@@ -374,10 +353,8 @@ def _unrated(ratings: Ratings, users: IntArray, count: int, simulation: Simulati
 def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:
     """Return what is tested by, in words.
 
-    >>> described(1, None, by_time=True), described(3, None, by_time=False)
-    ('the latest rating of each user', '3 ratings of each user, at random')
-    >>> described(1, 0.2, by_time=True)
-    "the latest 20 % of each user's ratings"
+    >>> described(1, None, by_time=True), described(1, 0.2, by_time=False)
+    ('the latest rating of each user', "20 % of each user's ratings, at random")
     """
     amount = "one rating" if test_items == 1 else f"{test_items} ratings"
     tested = f"{amount} of each user" if ratio is None else f"{100 * ratio:g} % of each user's ratings"
@@ -385,12 +362,7 @@ def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:
 
 
 def drawn_at_random(protocol: str) -> tuple[int, float | None] | None:
-    """Return how many test items, or which ratio, the words of :func:`described` stand for; None if drawn otherwise.
-
-    >>> drawn_at_random("3 ratings of each user, at random"), drawn_at_random("20 % of each user's ratings, at random")
-    ((3, None), (1, 0.2))
-    >>> drawn_at_random("the latest rating of each user")
-    """
+    """Return how many test items, or which ratio, the words of :func:`described` stand for; None if drawn otherwise."""
     if protocol in (ONE_AT_RANDOM, _OFFICIAL):
         return 1, None
     if several := re.fullmatch(r"([0-9]{1,6}) ratings of each user, at random", protocol):
@@ -545,11 +517,9 @@ def load_split(folder: Path) -> Split:
     try:
         about = json.loads(raw)
         users, items = require_ids("user", about["users"]), require_ids("item", about["items"])
-        seed, left_out, stated = about["seed"], about["strata"]["not_evaluated"], about["fingerprint"]
+        seed, stated = about["seed"], about["fingerprint"]
         if seed is not None:  # none where the authors made the split
             require_seed(seed=seed)
-        if type(left_out) is not int or left_out < 0:
-            raise InputError(f"strata.not_evaluated is {left_out!r:.40}, a whole number is needed")
         protocol = about.get("protocol", _OFFICIAL if seed is None else ONE_AT_RANDOM)
         if type(protocol) is not str or len(protocol) > _MAX_PROTOCOL_LENGTH or not protocol.isprintable():
             raise InputError(f"protocol is {protocol!r:.40}, a printable line is needed")
@@ -560,9 +530,7 @@ def load_split(folder: Path) -> Split:
     train = read_ratings(folder / "train.parquet").select(users, items)
     if train.fingerprint() != stated:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
-    validation, test = _read_held_out(folder, users, items)
-    # Which users are cold is not stored: an evaluated user without ratings to train on is.
-    return Split(train, validation, test, cold_users(train, test), seed, left_out, protocol)
+    return Split(train, *_read_held_out(folder, train), seed, protocol)
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:
@@ -587,20 +555,19 @@ def read_official(path: Path, ratings: Ratings) -> Split:
     return official(ratings, *parts)
 
 
-def _read_held_out(folder: Path, users: Ids, items: Ids) -> Iterator[HeldOut]:
+def _read_held_out(folder: Path, train: Ratings) -> Iterator[HeldOut]:
     """Yield both parts: the first item of a user belongs to the user's first negatives, the next to the next."""
+    n_users, pair = len(train.users), {"user": train.users, "item": train.items}
     of_negatives = folder / "negatives.parquet"
-    *drawn, parts = read_text_columns(of_negatives, ["user", "item", "for"])
-    owners, negatives = _positions_of_pairs(of_negatives, users, items, drawn)
-    for name in _PARTS:
-        path = folder / f"{name}.parquet"
-        rows, columns = _positions_of_pairs(path, users, items, read_text_columns(path, ["user", "item"]))
-        ours = np.isin(parts.codes, [at for at, part in enumerate(parts.values) if part == name])
+    owners, negatives, parts = read_positions(of_negatives, {**pair, "for": _PARTS})
+    for at, name in enumerate(_PARTS):
+        path, ours = folder / f"{name}.parquet", parts == at
+        rows, columns = read_positions(path, pair)
         each, uneven = divmod(int(ours.sum()), max(len(rows), 1))
-        wanted = each * np.bincount(rows, minlength=len(users))
-        if not each or uneven or (np.bincount(owners[ours], minlength=len(users)) != wanted).any():
+        wanted = each * np.bincount(rows, minlength=n_users)
+        if not each or uneven or (np.bincount(owners[ours], minlength=n_users) != wanted).any():
             raise InputError(f"{of_negatives} does not hold the same number for every item of {name}")
-        first_row = np.empty(len(users), dtype=np.int64)
+        first_row = np.empty(n_users, dtype=np.int64)
         first_row[rows[::-1]] = np.arange(len(rows))[::-1]
         grouped = np.argsort(first_row[owners[ours]], kind="stable")
         yield _from_file(path, rows, columns, negatives[ours][grouped].reshape(len(rows), each))
@@ -617,17 +584,8 @@ def _pairs(ratings: Ratings, users: IntArray, items: IntArray) -> Columns:
     return {"user": texts(ratings.users, users), "item": texts(ratings.items, items)}
 
 
-def _positions_of_pairs(path: Path, users: Ids, items: Ids, columns: Sequence[Text]) -> tuple[IntArray, IntArray]:
-    """Return the positions of users and of items; each distinct name is looked up once, however many rows have it."""
-    at_user, at_item = (
-        _positions(path, what, ids, [*text.values, *((None,) if (text.codes < 0).any() else ())])[text.codes]
-        for what, ids, text in (("user", users, columns[0]), ("item", items, columns[1]))
-    )
-    return at_user, at_item
-
-
-def _positions(path: Path, what: str, ids: Ids, names: Sequence[str | None]) -> IntArray:
-    at: dict[str | None, int] = {name: position for position, name in enumerate(ids)}
+def _positions(path: Path, what: str, ids: Sequence[str], names: Sequence[str]) -> IntArray:
+    at = {name: position for position, name in enumerate(ids)}
     try:
         return np.array([at[name] for name in names], dtype=np.int64)
     except KeyError as error:

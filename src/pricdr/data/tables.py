@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.arrays import IntArray
 from pricdr.data.csr import entry_rows
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.formats import FILTERED, Dialect, broken_parquet, escaped, identifier, literal, width_fault
-from pricdr.data.reading.read import connected, has_utf8_name
+from pricdr.data.reading.read import connected, create_ids, has_utf8_name
 from pricdr.data.reading.text_files import explaining_os_errors, read_text, refusal, shorten
 from pricdr.data.workspace import Workspace
-from pricdr.errors import MissingExtraError, OutputError
+from pricdr.errors import InputError, MissingExtraError, OutputError
 from pricdr.files import new_file
 from pricdr.memory import memory_limit
 
@@ -32,13 +33,6 @@ Library: TypeAlias = Literal["polars", "pandas", "pyarrow"]
 _LIBRARIES: Final[tuple[Library, ...]] = ("polars", "pandas", "pyarrow")
 """The libraries of data frames, in the order in which one is chosen."""
 _DISK_FAULTS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-
-
-class Text(NamedTuple):
-    """A column of text: its distinct values, and the position in them of every row, -1 where it is null."""
-
-    values: tuple[str, ...]
-    codes: npt.NDArray[np.int64]
 
 
 def texts(names: Sequence[str], positions: npt.NDArray[Any] | slice = slice(None)) -> npt.NDArray[Any]:
@@ -144,19 +138,18 @@ def opened_parquet(file: Path) -> Iterator[tuple["DuckDBPyConnection", str]]:
             raise broken_parquet(file) from None
 
 
-def read_text_columns(file: Path, columns: Sequence[str]) -> list[Text]:
-    """Read text columns of a file that this software wrote, as distinct values and positions in them."""
+def read_positions(file: Path, columns: Mapping[str, Sequence[str]]) -> list[IntArray]:
+    """Return columns of ids as positions in these lists of distinct ids; any other id is refused."""
     found = []
     with opened_parquet(file) as (connection, relation):
-        for column in columns:
+        for column, ids in columns.items():
+            create_ids(connection, "ids", ids)
             rows = f"SELECT {identifier(column)}::VARCHAR AS id, row_number() OVER () AS n FROM {relation}"
-            connection.execute(f"CREATE OR REPLACE TABLE texts AS {rows}")
-            distinct = "SELECT DISTINCT id FROM texts WHERE id IS NOT NULL"
-            numbered = f"(SELECT id, row_number() OVER (ORDER BY id) - 1 AS code FROM ({distinct})) AS numbered"
-            values = connection.execute(f"SELECT id FROM {numbered} ORDER BY code").fetchnumpy()["id"]
-            coded = f"SELECT coalesce(code, -1) AS code FROM texts LEFT JOIN {numbered} USING (id) ORDER BY n"
-            codes = connection.execute(coded).fetchnumpy()["code"]
-            found.append(Text(tuple(values.tolist()), np.asarray(codes)))
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE found AS SELECT * FROM ({rows}) LEFT JOIN ids USING (id)")
+            if unknown := connection.execute("SELECT id FROM found WHERE code IS NULL ORDER BY n LIMIT 1").fetchone():
+                raise InputError(f"{file} names the {column} {unknown[0]!r:.60}, which is not in the ratings")
+            codes = connection.execute("SELECT code FROM found ORDER BY n").fetchnumpy()["code"]
+            found.append(np.asarray(codes, dtype=np.int64))
     return found
 
 

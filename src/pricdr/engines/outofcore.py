@@ -21,6 +21,7 @@ from pricdr.data.reading.read import (
     Reading,
     Repeats,
     connected,
+    create_ids,
     deduplicate,
     explained,
     number_ids,
@@ -160,11 +161,8 @@ class DiskRatings:
         per_row, pairs, untimed = np.zeros(len(self.users), dtype=np.int64), 0, 0
         opened = connected(workspace, [], memory, on_disk=True)
         with explained(self.name, workspace, memory), opened as connection:
-            for table, ids in (("chosen_users", self.users), ("chosen_items", self.items)):
-                given = {"id": np.array([*ids, None], dtype=object)[:-1], "code": np.arange(len(ids), dtype=np.int32)}
-                connection.register("given", given)
-                connection.execute(f"CREATE TEMP TABLE {table} AS SELECT id::VARCHAR AS id, code FROM given")
-                connection.unregister("given")
+            create_ids(connection, "chosen_users", self.users)
+            create_ids(connection, "chosen_items", self.items)
             wanted = ["value"] * used + ["seconds"] * (used and self.has_times)
             progress("sorting", 0, max(self.rows, 1))
             pairs_sql = sorted_pairs("chosen_users", "chosen_items", n_items, wanted)

@@ -548,6 +548,14 @@ def deduplicate(keys: Keys, values: Floats | None, seconds: Floats | None) -> tu
     return keep, int(np.isneginf(times).sum())
 
 
+def create_ids(connection: "DuckDBPyConnection", table: str, ids: Sequence[str]) -> None:
+    """Create a temporary table of ids, and of their positions as codes."""
+    given = {"id": np.array([*ids, None], dtype=object)[:-1], "code": np.arange(len(ids), dtype=np.int32)}
+    connection.register("given", given)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT id::VARCHAR AS id, code FROM given")
+    connection.unregister("given")
+
+
 def number_ids(connection: "DuckDBPyConnection") -> tuple[Ids, Ids]:
     """Number all users and all items in tables of their own, sorted by their UTF-8 bytes, and return them."""
     ids = []

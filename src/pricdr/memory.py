@@ -24,10 +24,7 @@ _UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def require_memory(need: int, what: str) -> None:
-    """Refuse a computation that needs more bytes than the limit; the message starts with ``what``.
-
-    >>> require_memory(1000, "a small matrix")
-    """
+    """Refuse a computation that needs more bytes than the limit; the message starts with ``what``."""
     limit = memory_limit()
     if need > limit:
         now = os.environ.get(VARIABLE) or "not set: half of what this machine or container has"
@@ -62,11 +59,7 @@ def _stated_limits(files: Sequence[Path]) -> list[int]:
 
 
 def format_bytes(size: int) -> str:
-    """Return a number of bytes in a unit that suits it.
-
-    >>> format_bytes(300), format_bytes(1_696_000), format_bytes(5 * 10**10)
-    ('300 bytes', '1.7 MB', '50.0 GB')
-    """
+    """Return a number of bytes in a unit that suits it."""
     for unit, bytes_ in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
         if size >= bytes_:
             return f"{size / bytes_:,.1f} {unit}"

@@ -12,7 +12,7 @@ import pytest
 
 from pricdr.data.ids import read_ids
 from pricdr.data.reading import text_files
-from pricdr.data.reading.read import AMAZON_2018, Columns, read_ratings
+from pricdr.data.reading.read import Columns
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import ParameterError
 
@@ -77,21 +77,12 @@ TEXT_CASES = {
     "json half a surrogate": ("r.jsonl", '{"user": "\\ud800", "item": "b", "rating": 1}\n', ["row 1", "surrogate"]),
     "json rating text": ("r.jsonl", '{"user": "a", "item": "b", "rating": "5"}\n', ["rating '5'", "finite"]),
     "json rating huge": ("r.jsonl", '{"user": "a", "item": "b", "rating": 1' + "0" * 400 + "}\n", ["finite"]),
+    "json, position": ("r.jsonl", '{"user": "a", "item": "b"}\n', ["positions are for"], {"columns": "user=1,item=2"}),
+    "dat by name": ("r.dat", "1::2::3\n", ["no header"], {"columns": "user=user,item=item"}),
     "unknown suffix": ("r.xlsx", "user,item\na,b\n", ["unknown kind", ".csv", ".jsonl", ".parquet", ".dat"]),
     "only gz": ("ratings.gz", "user,item\na,b\n", ["unknown kind"]),
     "compressed parquet": ("r.parquet.gz", "PAR1", ["unknown kind"]),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("case", TEXT_CASES, ids=str)
-def test_refused_text(case, write, refused):
-    name, content, words = TEXT_CASES[case]
-    path = write(name, content)
-    message = refused(lambda: read(path))
-    assert message.startswith(f"{path}: ")
-    for word in words:
-        assert word in message, message
-    assert len(message) < len(str(path)) + 400
 
 
 PARQUET_CASES = {
@@ -114,26 +105,93 @@ PARQUET_CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", PARQUET_CASES, ids=str)
-def test_refused_parquet(case, tmp_path, refused):
-    columns, words = PARQUET_CASES[case]
-    path = tmp_path / "r.parquet"
-    pl.DataFrame(columns).write_parquet(path)
-    message = refused(lambda: read(path))
+CALLS = {
+    "threshold without ratings": ("user,item\na,b\n", ["rating column is asked for", "'item'"], {"threshold": 3}),
+    "rating name missing": ("user,item\na,b\n", ["no column 'stars'"], {"columns": "user=user,item=item,rating=stars"}),
+    "user name missing": ("user,item\na,b\n", ["no column 'buyer'"], {"columns": "user=buyer,item=item"}),
+    "two spellings": ("Buyer,buyer,item\nx,y,i\n", ["than one column 'BUYER'"], {"columns": "user=BUYER,item=item"}),
+    "position beyond": ("a,b\nc,d\n", ["2 fields", "column 3", "'a', 'b'"], {"columns": "user=1,item=3"}),
+    "position of nothing": ("ab\ncd\n", ["one column"], {"columns": "user=1,item=2"}),
+    "position with a header": ("item,user,rating,ts\na,b,1,2\n", ["looks like a header"], {"columns": "amazon-2018"}),
+    "no position of ratings": ("a,b,3\n", ["rating column is asked for"], {"columns": "user=1,item=2", "threshold": 1}),
+    "wrong delimiter and positions": ("a;b;3\n", ["delimiter", "semicolons"], {"columns": "user=1,item=2"}),
+    "cp1252": (b"user,item\na,b\nc\x81,d\n", ["line 3 is not text", "0x81 is not CP1252"], {"encoding": "cp1252"}),
+    "UTF-16 as another": ("user,item\na,b\n".encode("utf-16"), ["looks like UTF-16"], {"encoding": "latin-1"}),
+}  # fmt: skip
+IDS = {
+    "empty": (b"", ["empty"]),
+    "blank": (b"\n\n", ["empty"]),
+    "blank line": (b"a\n\nb\n", ["line 2 is blank"]),
+    "blank line, windows": (b"a\r\n\r\nb\r\n", ["line 2 is blank"]),
+    "blank first": (b"\na\n", ["line 1 is blank"]),
+    "twice": (b"a\nb\na\n", ["line 3", "'a'", "line 1"]),
+    "junk": (b"a\n\xff\n", ["line 2", "0xff"]),
+    "NUL": (b"a\nb\0\n", ["line 2", "NUL"]),
+    "return inside": (b"a\rb\n", ["line 1", "'a\\rb'", "control character"]),
+}
+CASES = {
+    **TEXT_CASES,
+    **{f"parquet: {case}": ("r.parquet", *rest) for case, rest in PARQUET_CASES.items()},
+    **{f"call: {case}": ("r.csv", *rest) for case, rest in CALLS.items()},
+    **{f"ids: {case}": ("users.txt", *rest) for case, rest in IDS.items()},
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_refused(case, write, tmp_path, refused):
+    name, content, words, *options = CASES[case]
+    path = tmp_path / name
+    if isinstance(content, dict):
+        pl.DataFrame(content).write_parquet(path)
+    else:
+        write(name, content)
+    message = refused(lambda: read_ids(path) if name == "users.txt" else read(path, **dict(*options)))
     assert message.startswith(f"{path}: ")
     for word in words:
         assert word in message, message
+    assert len(message) < len(str(path)) + 400
 
 
-def parquet_bytes(tmp_path: Path) -> bytes:
-    path = tmp_path / "whole.parquet"
-    pl.DataFrame({"user": ["a", "b"] * 50, "item": ["x", "y"] * 50}).write_parquet(path)
-    return path.read_bytes()
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        *(({"threshold": number}, repr(number)) for number in (float("nan"), float("inf"))),
+        *(({"delimiter": mark}, "delimiter must be") for mark in ("", '"', "\n", "\x1f", "a" * 9)),
+        *(
+            ({"encoding": codec}, "encoding must be one such as")
+            for codec in ("rot13", "zip", "idna", "unicode_escape", "utf-7", "no such", "", "a\0b", "hex")
+        ),
+        *(({"skip_bad_rows": True, "most_bad_rows": most}, "most_bad_rows") for most in (0, -1, 1.5, float("nan"))),
+        ({"format": "xml"}, "format must be one of csv, tsv"),
+        ({"format": "jsonl", "delimiter": ";"}, "--delimiter is for delimited text"),
+        *(
+            ({"format": "parquet", name: ";"[:1] if name == "delimiter" else "latin-1"}, "these files are Parquet")
+            for name in ("delimiter", "encoding")
+        ),
+        *(
+            ({"columns": text}, "")
+            for text in (
+                *("", "user", "user=a", "item=b", "user=a,item=a", "user=1,item=b", "user=0,item=1", "user=a,item="),
+                *("user=a,item=b,stars=c", "user=a,user=b,item=c", "user=a;item=b", "amazon-2015", "user=a,item=b,"),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_options_outside_their_rule(options, says, write, refused):
+    assert says in refused(lambda: read(write("r.csv", "user,item,rating\na,b,1\n"), **options), ParameterError)
+
+
+@pytest.mark.parametrize("bad", [(True, 2), (1.0, 2), ("", "b"), (-1, 2), ("a", 2)])
+def test_columns_refuse_what_is_no_column(bad, refused):
+    refused(lambda: Columns(*bad), ParameterError)
 
 
 @pytest.mark.parametrize("spoil", ["empty", "cut", "junk", "tail", "footer"])
 def test_corrupt_parquet(spoil, tmp_path, refused):
-    raw = parquet_bytes(tmp_path)
+    path = tmp_path / "r.parquet"
+    pl.DataFrame({"user": ["a", "b"] * 50, "item": ["x", "y"] * 50}).write_parquet(path)
+    raw = path.read_bytes()
     spoilt = {
         "empty": b"",
         "cut": raw[: len(raw) // 2],
@@ -141,7 +199,6 @@ def test_corrupt_parquet(spoil, tmp_path, refused):
         "tail": raw + b"x",
         "footer": raw[:-60] + b"\xff" * 52 + raw[-8:],
     }[spoil]
-    path = tmp_path / "r.parquet"
     path.write_bytes(spoilt)
     expected = "the file is empty" if spoil == "empty" else "cannot be read as Parquet"
     assert f"{path}: {expected}" in refused(lambda: read(path))
@@ -219,74 +276,3 @@ def test_a_compression_bomb_ends_early(tmp_path, refused, monkeypatch):
 
 def test_bounds_are_the_declared_ones():
     assert (text_files.LARGEST, text_files.MAX_EXPANSION, text_files.EXPANSION_FROM) == (16 << 30, 200, 64 << 20)
-
-
-CALLS = {
-    "threshold without ratings": ("user,item\na,b\n", {"threshold": 3}, ["rating column is asked for", "'item'"]),
-    "rating name missing": (
-        "user,item\na,b\n",
-        {"columns": Columns("user", "item", "stars")},
-        ["no column 'stars'", "'user', 'item'"],
-    ),
-    "user name missing": ("user,item\na,b\n", {"columns": Columns("buyer", "item")}, ["no column 'buyer'"]),
-    "position beyond": ("a,b\nc,d\n", {"columns": Columns(1, 3)}, ["2 fields", "column 3", "'a', 'b'"]),
-    "position of nothing": ("ab\ncd\n", {"columns": Columns(1, 2)}, ["one column"]),
-    "position with a header": ("item,user,rating,ts\na,b,1,2\n", {"columns": AMAZON_2018}, ["looks like a header"]),
-    "threshold and positions without rating": (
-        "a,b,3\n",
-        {"columns": Columns(1, 2), "threshold": 1},
-        ["rating column is asked for"],
-    ),
-    "wrong delimiter and positions": ("a;b;3\n", {"columns": Columns(1, 2)}, ["delimiter", "semicolons"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CALLS, ids=str)
-def test_refused_calls(case, write, refused):
-    content, arguments, words = CALLS[case]
-    path = write("r.csv", content)
-    message = refused(lambda: read_ratings(path, **arguments))
-    assert message.startswith(f"{path}: ")
-    for word in words:
-        assert word in message, message
-
-
-@pytest.mark.parametrize("threshold", [float("nan"), float("inf")])
-def test_threshold_must_be_finite(threshold, write, refused):
-    path = write("r.csv", "user,item,rating\na,b,1\n")
-    assert repr(threshold) in refused(lambda: read(path, threshold=threshold), ParameterError)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "columns", "words"),
-    [
-        ("r.jsonl", '{"user": "a", "item": "b"}\n', Columns(1, 2), "positions are for files without a header"),
-        ("r.dat", "1::2::3\n", Columns("user", "item"), "no header"),
-    ],
-)
-def test_positions_and_names_where_they_mean_nothing(name, content, columns, words, write, refused):
-    path = write(name, content)
-    assert words in refused(lambda: read(path, columns=columns))
-
-
-IDS = {
-    "empty": (b"", ["empty"]),
-    "blank": (b"\n\n", ["empty"]),
-    "blank line": (b"a\n\nb\n", ["line 2 is blank"]),
-    "blank line, windows": (b"a\r\n\r\nb\r\n", ["line 2 is blank"]),
-    "blank first": (b"\na\n", ["line 1 is blank"]),
-    "twice": (b"a\nb\na\n", ["line 3", "'a'", "line 1"]),
-    "junk": (b"a\n\xff\n", ["line 2", "0xff"]),
-    "NUL": (b"a\nb\0\n", ["line 2", "NUL"]),
-    "return inside": (b"a\rb\n", ["line 1", "'a\\rb'", "control character"]),
-}
-
-
-@pytest.mark.parametrize("case", IDS, ids=str)
-def test_refused_ids(case, write, refused):
-    content, words = IDS[case]
-    path = write("users.txt", content)
-    message = refused(lambda: read_ids(path))
-    assert message.startswith(f"{path}: ")
-    for word in words:
-        assert word in message, message

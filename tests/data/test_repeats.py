@@ -57,7 +57,7 @@ def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
     path.write_bytes(text_of(rows))
     reading = read(path, with_times=True)
     assert cells(reading.ratings) == naive(rows)
-    assert reading.duplicates == len(rows) - len({row[:2] for row in rows})
+    assert reading.repeats.rows == len(rows) - len({row[:2] for row in rows})
     frame = pl.DataFrame(rows, schema=list(NAMES), orient="row")
     for taken in (frame, frame.to_pandas(), frame.to_arrow(), frame.lazy()):
         assert cells(Ratings.of(taken)) == naive(rows)

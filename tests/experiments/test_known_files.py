@@ -68,7 +68,7 @@ def test_of_a_repeated_pair_the_latest_counts_where_there_are_times(tmp_path):
         form = BY_NAME[name]
         form.put(tmp_path / name, rows, rows)
         source, _ = read_pair(tmp_path / name, form)
-        assert (source.rows, source.duplicates) == (3, 1)
+        assert (source.rows, source.repeats.rows) == (3, 1)
         assert source.ratings.matrix.toarray()[0, 0] == latest
 
 

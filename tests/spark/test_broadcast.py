@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse as sp
 from cryptography.exceptions import InvalidTag
 
-import pricdr.engines.spark.broadcast as broadcast
+import pricdr.engines.spark.blocks as spark_blocks
 from pricdr import Bounds
-from pricdr.engines.spark.broadcast import dispatched
+from pricdr.engines.spark.blocks import dispatched
 from pricdr.privacy.mechanism import ReleasedRows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.sums import NoisySums, SummedRows
@@ -35,7 +35,7 @@ class Context:
 @pytest.fixture(autouse=True)
 def _another_process():
     yield
-    broadcast._opened.clear()
+    spark_blocks._received.clear()
 
 
 def _contents(context):
@@ -59,7 +59,7 @@ def test_a_work_does_the_same_at_the_other_end(refinement):
 
 def test_a_broadcast_shows_neither_keys_nor_arrays_nor_the_key_that_seals_them(monkeypatch):
     search = KeySearch()
-    make = broadcast.secrets.token_bytes
+    make = spark_blocks.secrets.token_bytes
 
     def remember_key(size):
         content = make(size)
@@ -67,7 +67,7 @@ def test_a_broadcast_shows_neither_keys_nor_arrays_nor_the_key_that_seals_them(m
             search.add(content)
         return content
 
-    monkeypatch.setattr(broadcast.secrets, "token_bytes", remember_key)
+    monkeypatch.setattr(spark_blocks.secrets, "token_bytes", remember_key)
     with Secret() as secret:
         noise = DiscreteGaussian(secret, "noise", refinement=8)
         for stream in (*noise._coarse.streams.values(), *noise._fine.streams.values()):
@@ -92,7 +92,7 @@ def test_only_the_keys_that_a_work_needs_travel():
 
 
 def test_an_array_in_several_pieces_and_an_empty_one(monkeypatch):
-    monkeypatch.setattr(broadcast, "_CHUNK", 100)
+    monkeypatch.setattr(spark_blocks, "_PIECE", 100)
     arrays = np.arange(90, dtype=np.float64).reshape(9, 10), np.empty((0, 4), dtype=np.int32)
     context = Context()
     with dispatched(context, arrays) as message:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pricdr.data.csr import CSC, CSR, as_csr, sp
 from pricdr.data.ids import Ids
-from pricdr.parallel import cores, each_block
+from pricdr.parallel import cores, each_slice
 from pricdr.progress import Progress, silent
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -43,15 +43,12 @@ class Matrix(Protocol):
         self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
         """Fill ``out`` with the results of ``work`` for every user; blocks have at most ``block_rows`` users."""
-        ...
 
     def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
         """Return the sum of the results of ``work`` over all blocks."""
-        ...
 
     def converted(self, convert: Convert, n_columns: int) -> "Matrix":
         """Return the matrix of the converted blocks, which have ``n_columns`` columns."""
-        ...
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
         """Return an empty array with one row per user: in memory, or in a file where it is large."""
@@ -62,57 +59,68 @@ class Matrix(Protocol):
         return f"{type(self).__name__}({self.shape[0]} users x {self.shape[1]} items)"
 
 
-@runtime_checkable
-class RatingsSource(Protocol):
-    """Ratings as publishing needs them; ``Ratings`` implements it in memory."""
+class RatingsSource:
+    """Ratings as publishing needs them, wherever they are kept."""
 
-    @property
-    def users(self) -> Ids:
-        """One id per row."""
-        ...
-
-    @property
-    def items(self) -> Ids:
-        """One id per column."""
-        ...
-
-    @property
-    def filtered_by(self) -> str | None:
-        """The filter on counts that a certificate must disclose."""
-        ...
-
-    @property
-    def has_values(self) -> bool:
-        """Whether the stored values are ratings."""
-        ...
-
-    @property
-    def threshold(self) -> float | None:
-        """The declared threshold: only pairs rated at least this were kept; None without one."""
-        ...
+    users: Ids
+    """One id per row."""
+    items: Ids
+    """One id per column."""
+    filtered_by: str | None
+    """The filter on counts that these ratings went through, which a certificate must disclose."""
+    has_values: bool
+    """Whether the stored values are ratings; otherwise they only mark which pairs were rated."""
+    threshold: float | None
+    """The declared threshold: only pairs rated at least this were kept; None without one."""
 
     def __len__(self) -> int:
         """Return the number of rated (user, item) pairs."""
-        ...
+        raise NotImplementedError
 
-    def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
+    def __repr__(self) -> str:
+        """Show sizes only: ratings are private."""
+        return f"{type(self).__name__}({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
+
+    def over(self, users: Ids, items: Ids) -> Self:
         """Return the ratings over exactly these users and items, in this order."""
-        ...
-
-    def outside(self, users: Ids, items: Ids) -> Self:
-        """Return the ratings of all other users than these, over these items."""
-        ...
+        raise NotImplementedError
 
     def units(self, convert: Convert) -> Matrix:
         """Return the values as whole units, as ``convert`` computes them."""
-        ...
+        raise NotImplementedError
+
+    def all_users(self) -> Ids:
+        """Return the users of whom there are ratings, selected or not."""
+        return self.users
+
+    def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
+        """Return the ratings of exactly these users and items, in this order; unknown ids get empty rows or columns.
+
+        >>> from pricdr import Ratings
+        >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
+        >>> r.users, r.matrix.toarray().tolist()
+        (('b', 'c'), [[0.0, 1.0], [0.0, 0.0]])
+        """
+        users, items = self.users if users is None else users, self.items if items is None else items
+        return self if (users, items) == (self.users, self.items) else self.over(users, items)
+
+    def outside(self, users: Ids, items: Ids) -> Self:
+        """Return the ratings of all other users than these, over these items."""
+        listed = set(users)
+        return self.select(tuple(user for user in self.all_users() if user not in listed), items)
 
 
-class InMemory(Matrix):
-    """A matrix in memory, in one piece."""
+class LocalMatrix(Matrix):
+    """A matrix whose blocks threads of this process work on."""
 
-    def __init__(self, matrix: CSR) -> None:
-        self.matrix, self.shape = matrix, matrix.shape
+    def block(self, part: slice) -> CSR:
+        """Return the rows of some users."""
+        raise NotImplementedError
+
+    def cut(self, block_rows: int, *, for_sums: bool = False) -> list[slice]:
+        """Return all users in slices of at most so many; ``for_sums`` of as many as a whole sum each is worth."""
+        size = max(_MIN_SUMMED_ROWS, -(-self.shape[0] // cores())) if for_sums else block_rows
+        return [slice(start, min(start + size, self.shape[0])) for start in range(0, self.shape[0], size)]
 
     def rows(
         self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
@@ -120,22 +128,32 @@ class InMemory(Matrix):
         """Fill ``out`` with the results of ``work`` for every user."""
 
         def fill(part: slice) -> None:
-            out[part] = work(self.matrix[part], part.start)
+            out[part] = work(self.block(part), part.start)
 
-        each_block(self.shape[0], block_rows, fill, what=what, progress=progress)
+        each_slice(self.cut(block_rows), fill, what=what, progress=progress)
 
     def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
-        """Return the sum of the results of ``work``: one block for each core, since every block makes a whole sum."""
-        if not self.shape[0]:  # an empty block gives zeros of the right shape
-            return work(self.matrix, 0)
+        """Return the sum of the results of ``work`` over all blocks, each of which makes a whole sum."""
         total = Total()
 
         def add(part: slice) -> None:
-            total.add(work(self.matrix[part], part.start))
+            total.add(work(self.block(part), part.start))
 
-        rows = max(_MIN_SUMMED_ROWS, -(-self.shape[0] // cores()))
-        each_block(self.shape[0], rows, add, what=what, progress=progress)
+        # Without users there is one empty block: it gives zeros of the right shape.
+        slices = self.cut(self.shape[0], for_sums=True) or [slice(0, 0)]
+        each_slice(slices, add, what=what, progress=progress)
         return total.sum
+
+
+class InMemory(LocalMatrix):
+    """A matrix in memory, in one piece."""
+
+    def __init__(self, matrix: CSR) -> None:
+        self.matrix, self.shape = matrix, matrix.shape
+
+    def block(self, part: slice) -> CSR:
+        """Return the rows of some users."""
+        return self.matrix[part]
 
     def converted(self, convert: Convert, n_columns: int) -> "InMemory":
         """Return the converted matrix."""

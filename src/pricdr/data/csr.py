@@ -60,11 +60,6 @@ def checked_csr(
     """Return the CSR matrix of these one-dimensional arrays; raise :class:`InputError` if they do not form one.
 
     Columns must increase within a row, so that no cell occurs twice; values must be finite.
-
-    >>> checked_csr("seen", np.ones(1), np.array([7]), np.array([0, 1]), (1, 2))
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.InputError: seen has column 7 (from 0), but only 2 columns
     """
     if len(row_starts) != shape[0] + 1 or row_starts[0] != 0 or row_starts[-1] != len(columns):
         raise InputError(f"{what} has row starts that do not fit {shape[0]:,} rows of {len(columns):,} entries")
@@ -87,11 +82,7 @@ def checked_csr(
 
 
 def csr_of_cells(rows: Numbers, columns: Numbers, values: Numbers, shape: tuple[int, int]) -> CSR:
-    """Return the matrix of these cells, in any order; a cell that occurs twice is refused.
-
-    >>> csr_of_cells(np.array([1, 0]), np.array([0, 1]), np.array([5, 7]), (2, 2)).toarray().tolist()
-    [[0, 7], [5, 0]]
-    """
+    """Return the matrix of these cells, in any order; a cell that occurs twice is refused."""
     codes = rows.astype(np.int64) * shape[1] + columns
     if (codes[1:] <= codes[:-1]).any():
         order = np.argsort(codes)

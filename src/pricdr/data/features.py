@@ -56,9 +56,6 @@ class ItemFeatures:
         """Make a column per tag, which weighs more the fewer items have it (inverse document frequency).
 
         Of more than 4,096 tags the most frequent are kept.
-
-        >>> ItemFeatures.of_tags(("a", "b"), [("war",), ("war", "love")]).rows.round(2).tolist()
-        [[1.0, 0.0], [1.0, 1.69]]
         """
         counts: dict[str, int] = {}
         for own in tags:
@@ -81,9 +78,6 @@ class ItemFeatures:
 
         A row of zeros says that nothing is known of its item: it has no part in the mean and stays a row of zeros. So
         does one that cannot be told from the mean.
-
-        >>> ItemFeatures(("a", "b", "c"), np.array([[3.0], [5.0], [0.0]])).leading(1).tolist()
-        [[-1.0], [1.0], [0.0]]
         """
         known = self.rows.any(axis=1)
         largest = float(np.abs(self.rows).max()) or 1.0

@@ -39,11 +39,7 @@ _BYTES_PER_LISTED_ID: Final = 220
 
 
 def id_fault(name: str) -> str | None:
-    """Return what is wrong with an id, as the predicate of "the id …"; None if it is valid.
-
-    >>> id_fault("alice") is None, id_fault("")
-    (True, 'is empty')
-    """
+    """Return what is wrong with an id, as the predicate of "the id …"; None if it is valid."""
     if name == "":
         return "is empty"
     if len(name) > MAX_ID_LENGTH:
@@ -88,15 +84,7 @@ def _id_text(what: str, at: int, value: object) -> str:
 
 
 def require_ids(what: str, ids: Sequence[Any]) -> Ids:
-    """Return the ids if they are distinct and valid; ``what`` they identify is named in errors.
-
-    >>> require_ids("user", ["a", "b"])
-    ('a', 'b')
-    >>> require_ids("user", ["a", "a"])
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.InputError: user ids must be distinct
-    """
+    """Return the ids if they are distinct and valid; ``what`` they identify is named in errors."""
     try:
         lines = "\n".join(ids)
         lines.encode()
@@ -112,20 +100,12 @@ def require_ids(what: str, ids: Sequence[Any]) -> Ids:
 
 
 def id_lines(ids: Ids) -> bytes:
-    r"""Return how ``users.txt`` and ``items.txt`` hold ids: one per line, each line ended by a line feed.
-
-    >>> id_lines(("a", "b"))
-    b'a\nb\n'
-    """
+    """Return how ``users.txt`` and ``items.txt`` hold ids: one per line, each line ended by a line feed."""
     return "".join(f"{name}\n" for name in ids).encode()
 
 
 def parse_id_lines(what: str, content: bytes) -> Ids:
-    r"""Return the ids that :func:`id_lines` wrote as these bytes; each list of ids has one spelling.
-
-    >>> parse_id_lines("user", b"a\nb\n")
-    ('a', 'b')
-    """
+    """Return the ids that :func:`id_lines` wrote as these bytes; each list of ids has one spelling."""
     count = content.count(b"\n")
     require_memory(3 * len(content) + _BYTES_PER_ID * count, f"a list of {count:,} {what} ids")
     try:

@@ -27,12 +27,7 @@ _MORE_THAN: Final = 5
 
 @dataclass(frozen=True, eq=False)
 class DomainPair:
-    """Ratings of two domains over the same users, in the same order.
-
-    >>> r = Ratings.from_triples(["a", "b"], ["x", "y"])
-    >>> DomainPair(r, r)
-    DomainPair(2 users; source: 2 items, 2 rated; target: 2 items, 2 rated)
-    """
+    """Ratings of two domains over the same users, in the same order."""
 
     source: Ratings
     target: Ratings
@@ -51,11 +46,6 @@ class DomainPair:
 
         A shop that lists a product in both domains has its ratings in both. A target rating hidden from training then
         still lies in the source, and what crosses is the answer.
-
-        >>> a = Ratings.from_triples(["u", "v", "w", "u", "v"], ["x", "x", "x", "y", "y"])
-        >>> b = Ratings.from_triples(["u", "v", "w", "w"], ["disc", "disc", "disc", "case"])
-        >>> DomainPair(a, b).duplicate_items()
-        ('x',)
         """
         in_target = {raters for raters in _raters(self.target) if raters is not None}
         return tuple(
@@ -123,11 +113,6 @@ def prepare_paper(
     1. Keep what is rated at least ``threshold``; 2. per domain keep users with more than 5 of those; 3. keep
     the users of both domains; 4. per domain keep items with more than 5 of those; 5. step 3 again.
     ``more_than`` is for other readings of the paper's words: its own figures come from 5.
-
-    >>> users, items = zip(*[(f"u{u}", f"i{i}") for u in range(7) for i in range(6)])
-    >>> r = Ratings.from_triples(users, items, [4.0] * 42)
-    >>> prepare_paper(r, r).source.filtered_by
-    "the paper's five steps (rating >= 3, more than 5 positives per user and item, common users)"
     """
     emptied = f"more than {more_than} positives in both domains"
     left = _common(source, target, threshold)
@@ -139,12 +124,7 @@ def prepare_paper(
 
 
 def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: float | None = 3.0) -> DomainPair:
-    """Return the joint K-core: the largest pair where each user has K ratings in both domains and each item K.
-
-    >>> r = Ratings.from_triples(["a", "a", "b", "b", "c"], ["x", "y", "x", "y", "x"])
-    >>> prepare_core(r, r, core=2, threshold=None).source.items
-    ('x', 'y')
-    """
+    """Return the joint K-core: the largest pair where each user has K ratings in both domains and each item K."""
     require_count(core=core)
     emptied = f"no user has {core} ratings in both domains on items with {core} ratings"
     left, size = _common(source, target, threshold), -1
@@ -156,15 +136,7 @@ def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: floa
 
 
 def save_pair(pair: DomainPair, folder: Path) -> None:
-    """Write ``source.parquet``, ``target.parquet`` and ``users.txt`` into an existing folder.
-
-    >>> import tempfile
-    >>> r = Ratings.from_triples(["a", "b"], ["x", "y"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_pair(DomainPair(r, r), Path(folder))
-    ...     sorted(file.name for file in Path(folder).iterdir())
-    ['source.parquet', 'target.parquet', 'users.txt']
-    """
+    """Write ``source.parquet``, ``target.parquet`` and ``users.txt`` into an existing folder."""
     write_ratings(folder / "source.parquet", pair.source)
     write_ratings(folder / "target.parquet", pair.target)
     write_new(folder / "users.txt", id_lines(pair.users))

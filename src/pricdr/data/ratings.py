@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.data.blocks import Convert, InMemory, RatingsSource
 from pricdr.data.csr import RatingMatrix, as_csr, csr_of_cells, kept_entries, moved_entries, row_counts, with_values
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import IdsLike as IdsLike
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from pricdr.data.blocks import Convert, InMemory, RatingsSource
     from pricdr.data.tables import Library
 
 # Names, not types: ratings do not need any of these libraries.
@@ -30,8 +30,8 @@ MAX_FILTER_LENGTH: Final = 400
 _MAX_STARS: Final = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Ratings:
+@dataclass(frozen=True, eq=False, repr=False)
+class Ratings(RatingsSource):
     """Ratings of one domain: users x items, one stored entry per rated (user, item) pair.
 
     A missing entry means "not rated" and counts as 0; a stored entry may have any finite value. Ids are text, kept byte
@@ -163,10 +163,6 @@ class Ratings:
         """Return the number of rated (user, item) pairs."""
         return int(self.matrix.nnz)
 
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
-        return f"Ratings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
-
     def _repr_html_(self) -> str:
         """Show sizes and declared facts in a notebook: ratings are private."""
         from pricdr.pages import summary_html
@@ -201,32 +197,16 @@ class Ratings:
         kept = self if threshold is None else self.at_least(threshold)
         return replace(kept, matrix=with_values(kept.matrix, np.ones(len(kept))), has_values=False)
 
-    def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
-        """Return the ratings of exactly these users and items, in this order; unknown ids get empty rows or columns.
-
-        >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
-        >>> r.users, r.matrix.toarray().tolist()
-        (('b', 'c'), [[0.0, 1.0], [0.0, 0.0]])
-        """
-        users = self.users if users is None else users
-        items = self.items if items is None else items
-        if users == self.users and items == self.items:
-            return self
+    def over(self, users: Ids, items: Ids) -> "Ratings":
+        """Return the ratings of exactly these users and items."""
         row_of, column_of = position_of(users), position_of(items)
         new_row = np.array([row_of.get(name, -1) for name in self.users], dtype=np.int64)
         new_column = np.array([column_of.get(name, -1) for name in self.items], dtype=np.int64)
         matrix = moved_entries(self.matrix, new_row, new_column, (len(users), len(items)))
         return replace(self, matrix=matrix, users=users, items=items)
 
-    def outside(self, users: Ids, items: Ids) -> "Ratings":
-        """Return the ratings of all other users, over exactly these items."""
-        listed = set(users)
-        return self.select(users=tuple(user for user in self.users if user not in listed), items=items)
-
-    def units(self, convert: "Convert") -> "InMemory":
+    def units(self, convert: Convert) -> InMemory:
         """Return the values for publishing, converted to whole units by ``convert``."""
-        from pricdr.data.blocks import InMemory
-
         return InMemory(convert(self.matrix))
 
     def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
@@ -257,7 +237,7 @@ class Ratings:
 
 
 def stars_caution(
-    ratings: "RatingsSource", rating_range: tuple[float, float] | None = None, *, half_steps: bool = False
+    ratings: RatingsSource, rating_range: tuple[float, float] | None = None, *, half_steps: bool = False
 ) -> str | None:
     """Return a warning where ratings look like stars and, without a threshold, all of them count as likes.
 

@@ -530,7 +530,8 @@ def load_split(folder: Path) -> Split:
     train = read_ratings(folder / "train.parquet").select(users, items)
     if train.fingerprint() != stated:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
-    return Split(train, *_read_held_out(folder, train), seed, protocol)
+    validation, test = _read_held_out(folder, train)
+    return Split(train, validation, test, seed, protocol)
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.blocks import Convert, Matrix, Numbers, RowFunction, SumFunction, Total, Whole
+from pricdr.data.blocks import Convert, LocalMatrix, RatingsSource
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import Ids
 from pricdr.data.ratings import position_of
@@ -31,7 +31,7 @@ from pricdr.data.reading.read import (
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 from pricdr.memory import Need, memory_limit
-from pricdr.parallel import cores, each_slice
+from pricdr.parallel import cores
 from pricdr.privacy.strategies.base import MAX_LEARNT
 from pricdr.progress import Progress, silent
 
@@ -87,14 +87,14 @@ class SortedEntries:
         return sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=(len(starts) - 1, self.n_items))
 
 
-@dataclass(frozen=True, eq=False)
-class DiskRatings:
+@dataclass(frozen=True, eq=False, repr=False)
+class DiskRatings(RatingsSource):
     """Rows in a database on disk, and which of them count; sorted when entries are needed for the first time."""
 
     name: Path | str
     """What they were read from, for messages."""
     workspace: Workspace
-    all_users: Ids
+    raters: Ids
     """All users who occur in the rows."""
     users: Ids
     items: Ids
@@ -113,22 +113,15 @@ class DiskRatings:
         entries = self._sorted.get((self.users, self.items))
         return self.rows if entries is None else len(entries)
 
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
-        return f"DiskRatings({len(self.users)} users x {len(self.items)} items, {len(self)} rows or fewer)"
+    def all_users(self) -> Ids:
+        """Return the users who occur in the rows."""
+        return self.raters
 
-    def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
-        """Return the ratings over exactly these users and items, in this order."""
-        users = self.users if users is None else users
-        items = self.items if items is None else items
+    def over(self, users: Ids, items: Ids) -> Self:
+        """Return the ratings over exactly these users and items."""
         for ids in (users, items):
             position_of(ids)  # refuses a repeated one
-        return self if users == self.users and items == self.items else replace(self, users=users, items=items)
-
-    def outside(self, users: Ids, items: Ids) -> Self:
-        """Return the ratings of all other users than these, over these items."""
-        listed = set(users)
-        return self.select(tuple(user for user in self.all_users if user not in listed), items)
+        return replace(self, users=users, items=items)
 
     def units(self, convert: Convert) -> "DiskMatrix":
         """Return the values as whole units, as ``convert`` computes them block by block."""
@@ -201,34 +194,12 @@ def _merge_chunks(connection: "DuckDBPyConnection", rows: int) -> Iterator[tuple
             yield keys[:end], *(whole[name][:end] if name in whole else None for name in ("value", "seconds"))
 
 
-class DiskMatrix(Matrix):
+class DiskMatrix(LocalMatrix):
     """Entries on disk, read block by block; every block is converted before a work gets it."""
 
     def __init__(self, entries: SortedEntries, workspace: Workspace, *converts: Convert, columns: int) -> None:
         self._entries, self._workspace, self._converts = entries, workspace, converts
         self.shape = len(entries.starts) - 1, columns
-
-    def rows(
-        self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
-    ) -> None:
-        """Fill ``out`` with the results of ``work`` for every user."""
-
-        def fill(part: slice) -> None:
-            out[part] = work(self._block(part), part.start)
-
-        each_slice(self._cut(BLOCK_ENTRIES, block_rows), fill, what=what, progress=progress)
-
-    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
-        """Return the sum of the results of ``work`` over all blocks."""
-        total = Total()
-
-        def add(part: slice) -> None:
-            total.add(work(self._block(part), part.start))
-
-        # Every block makes a whole sum, one row per item: with fewer entries than items most of it would be zeros.
-        slices = self._cut(max(BLOCK_ENTRIES, self.shape[1]), self.shape[0]) or [slice(0, 0)]
-        each_slice(slices, add, what=what, progress=progress)
-        return total.sum
 
     def converted(self, convert: Convert, n_columns: int) -> "DiskMatrix":
         """Return the matrix of the converted blocks; each block is converted whenever it is read."""
@@ -236,23 +207,25 @@ class DiskMatrix(Matrix):
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return an empty array with one row per user: in memory, or in a file if it is large."""
-        shape = self.shape[0], columns
-        if shape[0] * columns * np.dtype(dtype).itemsize <= LARGE:
-            return np.empty(shape, dtype=dtype)
-        return self._workspace.array(shape, dtype)
+        if self.shape[0] * columns * np.dtype(dtype).itemsize <= LARGE:
+            return super().array(columns, dtype)
+        return self._workspace.array((self.shape[0], columns), dtype)
 
-    def _cut(self, most_entries: int, most_rows: int) -> list[slice]:
-        """Return slices with at most ``most_rows`` users and ``most_entries`` entries, or with a single user."""
+    def cut(self, block_rows: int, *, for_sums: bool = False) -> list[slice]:
+        """Return slices of at most so many users, and as many entries as fit into memory, or of a single user."""
+        # With fewer entries than items most of a sum would be zeros.
+        entries = max(BLOCK_ENTRIES, self.shape[1]) if for_sums else BLOCK_ENTRIES
         starts, users = self._entries.starts, self.shape[0]
         slices, at = [], 0
         while at < users:
-            fits = int(np.searchsorted(starts, starts[at] + most_entries, side="right")) - 1
-            stop = min(max(fits, at + 1), at + most_rows, users)
+            fits = int(np.searchsorted(starts, starts[at] + entries, side="right")) - 1
+            stop = min(max(fits, at + 1), at + block_rows, users)
             slices.append(slice(at, stop))
             at = stop
         return slices
 
-    def _block(self, part: slice) -> CSR:
+    def block(self, part: slice) -> CSR:
+        """Return the converted rows of some users."""
         with self._workspace.explained():
             block = self._entries.block(part)
         for convert in self._converts:
@@ -274,7 +247,7 @@ class DiskReading(Reading[DiskRatings]):
 
     def need(self, item_rows: int, user_rows: int, *, learns: bool) -> Need:
         """Return the memory that publishing takes."""
-        ids = (*self.ratings.all_users, *self.ratings.items)
+        ids = (*self.ratings.raters, *self.ratings.items)
         return Need(
             item_rows=item_rows,
             # Rows that nothing is learnt from are kept in a file if they are large.
@@ -322,7 +295,7 @@ def read_on_disk(
     ratings = DiskRatings(
         name=table.name,
         workspace=workspace,
-        all_users=all_users,
+        raters=all_users,
         users=all_users,
         items=all_items,
         rows=table.rows - table.bad,

@@ -105,9 +105,6 @@ def find_named(
 
     Where a caller gave ``Columns``, a rating that it does not name is read only if it is needed; names for some roles
     of a data frame leave the others to be found.
-
-    >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None)
-    {'user': 0, 'item': 1, 'rating': 2, 'time': 3}
     """
     in_frame = isinstance(columns, Mapping)
     given = {} if columns is None else dict(columns) if isinstance(columns, Mapping) else columns.given
@@ -154,9 +151,6 @@ def find_placed(
     """Return the position of each role in a file without a header: as declared, whatever its first line is.
 
     That line may only show that the declaration is wrong; where rows may be skipped (``lenient``), only a header does.
-
-    >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
-    {'user': 1, 'item': 0, 'rating': 2, 'time': 3}
     """
     found = {role: at - 1 for role, at in wanted.given.items() if isinstance(at, int)}
     width = max(found.values()) + 1
@@ -183,11 +177,6 @@ def find_fields(
         names: The names of its fields.
         wanted: The roles, and the name of each: None where a known one is searched for. A time may then be missing.
         taken: Names of columns that a folder gives, which an object must not have.
-
-    >>> find_fields(("uid", "sku", "stars"), {"user": None, "item": "SKU", "time": None})
-    {'item': 'sku', 'user': 'uid'}
-    >>> find_fields(("uid", "user", "item"), {"user": None, "item": None})
-    "names the user more than once: 'uid' and 'user'"
     """
     if both := set(taken).intersection(names):
         return f"names {shorten(min(both))}, which a folder names too"

@@ -46,11 +46,7 @@ INTEGERS: Final = (
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL.
-
-    >>> literal("it's")
-    "'it''s'"
-    """
+    """Return a text as SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -97,13 +93,7 @@ class Dialect:
     """MovieLens writes ``user::item::rating::time`` in every line."""
 
     def split(self, line: str) -> list[str] | str:
-        r"""Return the fields of a line, or what is wrong with its quotes.
-
-        >>> Dialect(",").split('a,"x,""y"" z",5" disc')
-        ['a', 'x,"y" z', '5" disc']
-        >>> Dialect(",").split('a,"b')
-        'is not valid: a quoted field does not end on its line (a field with line breaks needs Parquet)'
-        """
+        """Return the fields of a line, or what is wrong with its quotes."""
         if not self._quotes or '"' not in line:
             return line.split(self.separator)
         mark, field = re.escape(self.separator), self._field
@@ -234,11 +224,7 @@ class ReadOptions:
 
 
 def parse_delimiter(text: str) -> str:
-    r"""Return a delimiter as the command line writes it; ``tab`` and ``\t`` stand for a tab.
-
-    >>> parse_delimiter(";"), parse_delimiter("tab")
-    (';', '\t')
-    """
+    r"""Return a delimiter as the command line writes it; ``tab`` and ``\t`` stand for a tab."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
     plain = delimiter == "\t" or delimiter.isprintable()
     if not plain or not 1 <= len(delimiter) <= _MAX_DELIMITER_LENGTH or '"' in delimiter:
@@ -281,9 +267,6 @@ def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
 
     Raises:
         ValueError: what is wrong with an id or a rating, to follow the place of its row.
-
-    >>> judged("user", 7), judged("user", "7"), judged("rating", 4), judged("time", [2024])
-    ('7', '7', 4.0, None)
     """
     kind = type(value)  # not isinstance: True is an int to it
     if role == "rating":
@@ -313,9 +296,6 @@ def values_fault(row: Mapping[str, Any], *, time_asked: bool) -> str:
         row: ``user`` and ``item``; where there are such columns also ``rating`` and ``time`` as they were written, and
             ``value`` and ``seconds``, the numbers read from them.
         time_asked: Whether the time must be one.
-
-    >>> values_fault({"user": "a", "item": "", "rating": "4", "value": 4.0}, time_asked=False)
-    ': the item id is empty'
     """
     for role in _IDS:
         fault = "is empty (null)" if row[role] is None else id_fault(row[role])

@@ -180,11 +180,7 @@ def _require_countable(path: Path, count: int) -> None:
 
 
 def _partition_values(file: Path, root: Path) -> dict[str, str | None]:
-    """Return the columns that folders between ``root`` and a file name: ``key=value``, as Hive and Spark write them.
-
-    >>> dict(_partition_values(Path("r/country=de/day=2024%2F1/p.parquet"), Path("r")))
-    {'country': 'de', 'day': '2024/1'}
-    """
+    """Return the columns that folders between ``root`` and a file name: ``key=value``, as Hive and Spark write them."""
     pairs = [part.partition("=") for part in file.relative_to(root).parts[:-1]]
     columns = {unquote(key): unquote(value) for key, equals, value in pairs if key and equals}
     return {key: None if value == _NULL else value for key, value in columns.items()}

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from pricdr.arrays import BoolArray
 from pricdr.data.blocks import RatingsSource
-from pricdr.data.csr import row_counts, with_values
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import AMAZON_2014 as AMAZON_2014
@@ -25,6 +24,7 @@ from pricdr.data.reading.columns import Columns as Columns
 from pricdr.data.reading.formats import (
     MAX_BAD_ROWS,
     Format,
+    PartitionValues,
     ReadOptions,
     Source,
     delimited_source,
@@ -140,6 +140,8 @@ class RatingsTable:
     blank_lines: int = 0
     has_values: bool = False
     has_times: bool = False
+    filtered_by: str | None = None
+    """The filter on counts that files disclose."""
     size: int | None = None
     files: int = 1
     empty_files: int = 0
@@ -149,16 +151,15 @@ class RatingsTable:
     """The first source that discloses a filter."""
 
     def __post_init__(self) -> None:
-        self.connection.execute(
-            'CREATE TABLE rows ("user" VARCHAR, item VARCHAR, value DOUBLE, seconds DOUBLE, kind INT1)'
-        )
+        columns = '"user" VARCHAR, item VARCHAR, value DOUBLE, seconds DOUBLE, kind INT1'
+        self.connection.execute(f"CREATE TABLE rows ({columns})")
 
     def add(self, source: Source) -> int:
         """Add the rows of a source and return their number; a bad one is refused or skipped."""
         self._require_one_schema(source)
         self.has_values |= "rating" in source.roles
         self.has_times |= "time" in source.roles
-        values = ", ".join(f"CASE WHEN good THEN {name} END" for name in ("u", "i", "v"))
+        values = ", ".join(f"CASE WHEN good THEN {name} END" for name in "uiv")
         seconds = "CASE WHEN isfinite(s) THEN s ELSE '-infinity'::DOUBLE END"
         kind = f"CASE WHEN blank THEN {_BLANK} WHEN good THEN {_GOOD} ELSE {_BAD} END"
         (added,) = self._fetch(f"INSERT INTO rows SELECT {values}, {seconds}, {kind} FROM {self._judged(source)}")
@@ -191,15 +192,11 @@ class RatingsTable:
             raise file_refusal(source.name, f"{fault}; {_RULE}", logged=logged)
         if source.filtered_by is not None:
             self._disclosing = other = self._disclosing or source
+            self.filtered_by = other.filtered_by
             if source.filtered_by != other.filtered_by:
                 fault = f"it says that it was filtered by {shorten(source.filtered_by, 60)}, {named(other.name)} by "
                 logged = "it was filtered in another way than the first file"
                 raise file_refusal(source.name, fault + shorten(other.filtered_by, 60), logged=logged)
-
-    @property
-    def filtered_by(self) -> str | None:
-        """The filter on counts that files disclose."""
-        return None if self._disclosing is None else self._disclosing.filtered_by
 
     def _judged(self, source: Source, also: str = "") -> str:
         """Return the rows of a source with their values u, i, v and s, and whether they are good."""
@@ -216,22 +213,19 @@ class RatingsTable:
 
     def _report(self, source: Source) -> None:
         """Refuse the first bad row, or note the first few of them."""
-        quoted = "".join(
-            f", {text} AS {role}" for role, (_, text) in source.roles.items() if role in ("rating", "time")
-        )
-        judged = self._judged(source, f", n, {source.record} AS record{quoted}")
+        quoted = [f", {text} AS {role}" for role, (_, text) in source.roles.items() if role in ("rating", "time")]
+        judged = self._judged(source, f", n, {source.record} AS record{''.join(quoted)}")
         found = self.connection.execute(
             f"SELECT * FROM {judged} WHERE NOT blank AND NOT good ORDER BY n LIMIT {_SHOWN}"
         )
         columns = [column for column, *_ in found.description or ()]
         for values in found.fetchall():
             bad = dict(zip(columns, values, strict=True))
-            number = bad["n"]
             bad |= {"user": bad["u"], "item": bad["i"], "value": bad["v"], "seconds": bad["s"]}
-            row, line = source.rows_before + number, ""
+            row, line = source.rows_before + bad["n"], ""
             if source.lines_before is not None:
-                (blank,) = self._fetch(f"SELECT count(*) FROM {source.rows} WHERE n < {number} AND ({source.blank})")
-                row, line = number - source.lines_before - blank, f" (line {number})"
+                (blank,) = self._fetch(f"SELECT count(*) FROM {source.rows} WHERE n < {bad['n']} AND ({source.blank})")
+                row, line = bad["n"] - source.lines_before - blank, f" (line {bad['n']})"
             fault = source.explain(bad["record"])
             if fault is None:
                 fault = values_fault(bad, time_asked=self.options.time_asked) if bad["valid"] else " cannot be used"
@@ -251,9 +245,8 @@ class RatingsTable:
             raise refusal(self.name, fault)
         if self.rows == self.bad:
             raise refusal(self.name, "no row of it can be used")
-        low, high, halves = self._fetch(
-            "SELECT min(value), max(value), bool_and(value * 2 = round(value * 2)) FROM rows"
-        )
+        figures = "min(value), max(value), bool_and(value * 2 = round(value * 2))"
+        low, high, halves = self._fetch(f"SELECT {figures} FROM rows")
         return {
             "name": self.name,
             "rows": self.rows,
@@ -312,9 +305,16 @@ def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, pr
             fault, rule = f"it is {kind}, and", f"is {kinds[0]}; {_RULE}"
             logged = f"{fault} the first file {rule}"
             raise file_refusal(file.path, f"{fault} {named(inputs.files[0].path)} {rule}", logged=logged)
+    columns = table.options.columns
+    wanted = () if columns is None else columns.given.values()
     for file, kind in zip(inputs.files, kinds, strict=True):
         file.require_unchanged()
-        (_add_parquet if kind is Format.PARQUET else _add_text)(table, file, kind, workspace)
+        # The columns that folders name, as far as the caller asks for them.
+        folders = {name: value for name, value in file.partition_values.items() if name in wanted}
+        if kind is Format.PARQUET:
+            _add_parquet(table, file, folders, workspace)
+        else:
+            _add_text(table, file, kind, folders, workspace)
         file.require_unchanged()
         done += file.size or 0
         progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.rows:,} rows")
@@ -323,24 +323,19 @@ def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, pr
         raise file_refusal(inputs.path, f"{subject} columns and no rows")
 
 
-def _folders(table: RatingsTable, file: InputFile) -> dict[str, str | None]:
-    """Return the columns that folders name, as far as the caller asks for them."""
-    columns = table.options.columns
-    wanted = () if columns is None else columns.given.values()
-    return {name: value for name, value in file.partition_values.items() if name in wanted}
-
-
-def _add_parquet(table: RatingsTable, file: InputFile, kind: Format, workspace: Workspace) -> None:
+def _add_parquet(table: RatingsTable, file: InputFile, folders: PartitionValues, workspace: Workspace) -> None:
     content = file.path
     if file.state is None or not has_utf8_name(content):  # a pipe: reading Parquet starts at its end
         content = workspace.folder / "copy.parquet"
         with workspace.explained():
             copy_bytes(file.path, content)
-    source = parquet_source(file.path, content, table.options, _folders(table, file), table.connection)
+    source = parquet_source(file.path, content, table.options, folders, table.connection)
     table.empty_files += not table.add(source)
 
 
-def _add_text(table: RatingsTable, file: InputFile, kind: Format, workspace: Workspace) -> None:
+def _add_text(
+    table: RatingsTable, file: InputFile, kind: Format, folders: PartitionValues, workspace: Workspace
+) -> None:
     """Add a text file as it is if DuckDB can read it, and otherwise a copy.
 
     A copy has one kind of line end, is UTF-8 and unpacked; making it says what is wrong with a file and where.
@@ -355,9 +350,9 @@ def _add_text(table: RatingsTable, file: InputFile, kind: Format, workspace: Wor
                 copy_text(name, opened, encoding=options.encoding, substitute=options.skip_bad_rows)
         try:
             if kind is Format.JSONL:
-                source = json_source(name, content, options, _folders(table, file), table.connection)
+                source = json_source(name, content, options, folders, table.connection)
             else:
-                source = delimited_source(name, content, kind, options, _folders(table, file))
+                source = delimited_source(name, content, kind, options, folders)
             if not table.add(source):
                 has = "has a header and no rows" if source.lines_before else "is empty"
                 raise file_refusal(name, f"the file {has}")
@@ -437,27 +432,14 @@ class Reading(Generic[R]):
         return self.ratings.has_values
 
     @property
-    def duplicates(self) -> int:
-        """How many rows repeat a (user, item) pair and were merged into one."""
-        return self.repeats.rows
-
-    @property
     def selected(self) -> R:
         """The ratings that were counted: those of listed users and items, where ratings were sorted for a list."""
         return self.ratings
 
     def rates_none(self, users: Ids | None, items: Ids | None) -> bool:
         """Return whether none of these users is known to have rated one of these items; None means all of them."""
-        ratings = self.ratings
-        if not isinstance(ratings, Ratings):
-            return self.n_ratings == 0
-        counts = row_counts(ratings.matrix)
-        if items is not None:
-            listed = np.fromiter(map(set(items).__contains__, ratings.items), dtype=np.int64, count=len(ratings.items))
-            counts = with_values(ratings.matrix, np.ones(len(ratings), dtype=np.int8)) @ listed
-        if users is not None:
-            counts = counts[np.fromiter(map(set(users).__contains__, ratings.users), dtype=bool, count=len(counts))]
-        return not counts.any()
+        in_memory = isinstance(self.ratings, Ratings)
+        return not len(self.ratings.select(users, items)) if in_memory else self.n_ratings == 0
 
     def need(self, item_rows: int, user_rows: int, *, learns: bool) -> Need | None:
         """Return the memory that publishing takes; None where the ratings are in memory already, or on a cluster."""
@@ -468,17 +450,7 @@ class Reading(Generic[R]):
         return self
 
     def summary(self) -> str:
-        """Return a few lines for people.
-
-        >>> counts = {"rows": 3, "raters": ("a",), "n_raters": 1, "n_ratings": 1, "rating_range": (2.0, 4.0)}
-        >>> ratings, repeats = Ratings.from_triples(["a"], ["x"], [4.0]), Repeats(1, True, 0)
-        >>> dropped = (("rated below 3", 1),)
-        >>> print(Reading(ratings=ratings, name="r.csv", repeats=repeats, dropped=dropped, **counts).summary())
-        r.csv: 3 rows, 1 users, 1 items, 1 ratings
-          duplicates: 1 rows repeat a (user, item) pair; the latest counts, by the time column
-          dropped: 1 rated below 3
-          ratings range from 2 to 4
-        """
+        """Return a few lines for people."""
         counted = "repeated pairs not merged yet" if self.n_ratings is None else f"{self.n_ratings:,} ratings"
         counted += " of listed users and items" if self.of_listed and self.n_ratings is not None else ""
         files = f"{self.files:,} files, " if self.files > 1 else ""
@@ -523,12 +495,6 @@ def deduplicate(keys: Keys, values: Floats | None, seconds: Floats | None) -> tu
     one entry of the matrix.
 
     ``keys`` are numbers that rows of one (user, item) pair share.
-
-    >>> values, times = np.array([5.0, 2.0, 4.0]), np.array([10.0, 30.0, 20.0])
-    >>> deduplicate(np.zeros(3, dtype=np.int64), values, times)[0].tolist()
-    [False, True, False]
-    >>> deduplicate(np.zeros(3, dtype=np.int64), values, None)[0].tolist()
-    [True, False, False]
     """
     keep = np.ones(len(keys), dtype=bool)
     if (keys[1:] > keys[:-1]).all():  # sorted, and nothing repeats, as in most files
@@ -634,14 +600,6 @@ def read_ratings_file(
 
     Raises:
         InputError: The file cannot be used; the message names the file, the place, the value and the rule.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "r.csv"
-    ...     _ = file.write_text("user,item,rating\nbob,x,5\nal,y,2\nbob,x,1\n")
-    ...     content = read_ratings_file(file, threshold=3)
-    >>> content.ratings.users, content.duplicates, content.dropped, content.rating_range
-    (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
     parsed = ReadOptions.of(need_rating=threshold is not None, **options)
     given = path if isinstance(path, Query) else find_inputs(Path(path))
@@ -686,14 +644,7 @@ def read_ratings(
     ...     read_ratings(file, delimiter=";").users
     ('007',)
     """
+    options: dict[str, Any] = {"columns": columns, "delimiter": delimiter, "encoding": encoding, "format": format}
+    options |= {"skip_bad_rows": skip_bad_rows, "most_bad_rows": most_bad_rows}
     with shown(progress, f"reading {path}"):
-        return read_ratings_file(
-            path,
-            columns=columns,
-            threshold=threshold,
-            delimiter=delimiter,
-            encoding=encoding,
-            format=format,
-            skip_bad_rows=skip_bad_rows,
-            most_bad_rows=most_bad_rows,
-        ).ratings
+        return read_ratings_file(path, threshold=threshold, **options).ratings

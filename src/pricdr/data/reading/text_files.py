@@ -58,49 +58,29 @@ _NO_TEXT: Final = re.compile("[\0\udc80-\udcff]")
 
 
 def refusal(file: Path | str, rule: str) -> InputError:
-    """Return an error about something in ``file``; logs withhold its message, which may quote a row.
-
-    >>> refusal(Path("ratings.csv"), "row 7 is too short")
-    InputError('ratings.csv: row 7 is too short')
-    """
+    """Return an error about something in ``file``; logs withhold its message, which may quote a row."""
     return InputError(f"{named(file)}: {rule}")
 
 
 def file_refusal(file: Path | str, fault: str, *, logged: str | None = None) -> InputFileError:
-    """Return an error about ``file`` as a whole, which logs show; see :class:`InputFileError`.
-
-    >>> file_refusal(Path("ratings.csv"), "no such file").disclosed
-    'ratings.csv: no such file'
-    """
+    """Return an error about ``file`` as a whole, which logs show; see :class:`InputFileError`."""
     return InputFileError(named(file), fault, logged=logged)
 
 
 def named(file: Path | str) -> str:
-    """Return what messages call a file.
-
-    >>> named(Path("ratings.csv")), named(STANDARD_INPUT)
-    ('ratings.csv', 'standard input')
-    """
+    """Return what messages call a file."""
     return "standard input" if file == STANDARD_INPUT else printable(str(file))
 
 
 def shorten(value: object, limit: int = 40) -> str:
-    r"""Return the ``repr`` of ``value``, cut to at most ``limit`` characters.
-
-    >>> print(shorten("line\nbreak"), len(shorten("x" * 99)))
-    'line\nbreak' 40
-    """
+    """Return the ``repr`` of ``value``, cut to at most ``limit`` characters."""
     # Cut before writing it out: a value may be megabytes of text.
     shown = repr(value[: limit * 2] if isinstance(value, str) else value)
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def require_encoding(name: str) -> str:
-    """Return Python's name of a character encoding; codecs that are not text encodings are refused.
-
-    >>> require_encoding("Latin-1"), require_encoding("cp1252")
-    ('iso8859-1', 'cp1252')
-    """
+    """Return Python's name of a character encoding; codecs that are not text encodings are refused."""
     try:
         known = codecs.lookup(name).name
     except (LookupError, ValueError, TypeError):

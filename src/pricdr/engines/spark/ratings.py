@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 import numpy as np
 
 from pricdr import __version__
-from pricdr.data.blocks import Convert
+from pricdr.data.blocks import Convert, RatingsSource
 from pricdr.data.csr import csr_of_cells, sp
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids, require_ids
 from pricdr.data.reading.columns import Columns, find_named
@@ -45,8 +45,8 @@ _KINDS: Final = {
     "rating": (_NUMBERS, "ratings must be numbers"),
     "time": ((*_NUMBERS, "string", "date", "timestamp", "timestamp_ntz"), "times must be dates, numbers or text"),
 }
-_TIMES: Final = {"decimal": "double", "date": "timestamp", "timestamp_ntz": "timestamp"}
-"""What the kinds of a time column are read as; the others as they are."""
+_READ_AS: Final = {"decimal": "double", "date": "timestamp", "timestamp_ntz": "timestamp"}
+"""What some kinds of a time column are read as."""
 _FOOTERS_AT_A_TIME: Final = 16
 _COUNTS: Final = ("kept", "rows", "pairs", "raters", "untimed")
 _PACKED: Final = "first bigint, digest binary, block binary, " + ", ".join(f"{name} bigint" for name in _COUNTS)
@@ -58,7 +58,7 @@ _TEXT_FILES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".dat", ".in
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CheckedRows:
     """Checked rows (``user``, ``item``, ``value`` and ``seconds``), and figures about them."""
 
@@ -72,8 +72,10 @@ class CheckedRows:
     report: dict[str, Any]
     """What a :class:`Reading` says of all rows."""
 
-    def ids(self, role: str) -> Ids:
-        """Return all ids of a column, sorted by their UTF-8 bytes, as in memory."""
+    def ids(self, role: str, listed: Ids | None) -> Ids:
+        """Return the ids that are listed; without a list all of a column, sorted by their UTF-8 bytes, as in memory."""
+        if listed is not None:
+            return require_ids(role, listed)
         with explained(f"list the {role}s of {self.report['name']}"):
             distinct = self.frame.select(role).distinct().toArrow()
         # Python compares text by code points, which is also the order of UTF-8 bytes.
@@ -97,10 +99,10 @@ def checked_rows(
         if kinds[name] not in accepted:
             raise file_refusal(location, f"the {role} column {shorten(name)} holds {kinds[name]}; {rule}")
     time_kind = kinds.get(names.get("time", ""), "")
-    types = {"user": "string", "item": "string", "rating": "double", "time": _TIMES.get(time_kind, time_kind)}
+    types = {"user": "string", "item": "string", "rating": "double", "time": _READ_AS.get(time_kind, time_kind)}
     quoted = {role: "`{}`".format(name.replace("`", "``")) for role, name in names.items()}  # a dot is no path
-    rows = frame.selectExpr(*(f"CAST({name} AS {types[role]}) AS {role}" for role, name in quoted.items()))
     with explained(f"read {location}"):
+        rows = frame.selectExpr(*(f"CAST({name} AS {types[role]}) AS {role}" for role, name in quoted.items()))
         rows = rows.selectExpr(*_checks(names, text_times=time_kind == "string", time_asked=time_asked))
         rows = lifetime.enter_context(persisted(rows, "DISK_ONLY"))
         figures = ("count(*) n", "count_if(bad) bad", "min(value) least", "max(value) most")
@@ -111,19 +113,10 @@ def checked_rows(
         raise file_refusal(location, "it has columns and no rows")
     shuffles = max(2 * session.sparkContext.defaultParallelism, found.n >> 20)
     session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
-    return CheckedRows(
-        frame=rows,
-        lifetime=lifetime,
-        has_values="rating" in names,
-        has_times="time" in names,
-        filtered_by=_filter_of(frame, location),
-        report={
-            "name": location,
-            "rows": found.n,
-            "rating_range": (found.least, found.most) if "rating" in names else None,
-            "half_steps": found.half_steps,
-        },
-    )
+    rated, timed = "rating" in names, "time" in names
+    rating_range = (found.least, found.most) if rated else None
+    report = {"name": location, "rows": found.n, "rating_range": rating_range, "half_steps": found.half_steps}
+    return CheckedRows(rows, lifetime, rated, timed, _filter_of(frame, location), report)
 
 
 def _frame(session: "SparkSession", location: str) -> "DataFrame":
@@ -136,7 +129,7 @@ def _frame(session: "SparkSession", location: str) -> "DataFrame":
 
 
 def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool) -> list[str]:
-    """Return the columns of checked rows in SQL: what works read, whether a row cannot be used, and what it holds."""
+    """Return the columns of checked rows in SQL: what works read, whether a row is bad, and what it holds."""
     # -0 equals 0, so rows of a pair may be in either order; as bytes the blocks would differ.
     value = "rating + 0d" if "rating" in roles else "1d"
     seconds = "double(time)" if "time" in roles else "0d"
@@ -169,15 +162,11 @@ def _filter_of(frame: "DataFrame", location: str) -> str | None:
     with explained(f"list the files of {location}"):
         files = [file for file in frame.inputFiles() if not location.startswith(_TABLE) or ".parquet" in file]
 
-    def filter_in(file: str) -> str | None:
+    def filter_in(file: str) -> Any:  # noqa: ANN401
         path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
         opened = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, conf)
-        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(opened)
-        try:
-            text: str | None = reader.getFileMetaData().getKeyValueMetaData().get(FILTERED)
-            return text
-        finally:
-            reader.close()
+        with closing(jvm.org.apache.parquet.hadoop.ParquetFileReader.open(opened)) as reader:
+            return reader.getFileMetaData().getKeyValueMetaData().get(FILTERED)
 
     with explained(f"read the footers of {location}"), ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
         filters = set(pool.map(filter_in, files))
@@ -190,17 +179,18 @@ def _filter_of(frame: "DataFrame", location: str) -> str | None:
 # --- blocks ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SparkRatings:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SparkRatings(RatingsSource):
     """Ratings of listed users and items in blocks on executors: reading and checking them is complete.
 
-    Selecting other users or items sorts the rows again. That happens before a budget is spent, since ``publish``
-    selects before it spends.
+    Selecting other users or items sorts the rows again. ``publish`` selects before it spends.
     """
 
     source: CheckedRows
     users: Ids
     items: Ids
+    filtered_by: str | None
+    has_values: bool
     threshold: float | None
     frame: "DataFrame"
     """One row per block of users, persisted on the executors."""
@@ -209,31 +199,16 @@ class SparkRatings:
     """``rows``, ``pairs`` (distinct ones), ``kept`` (those that count), ``raters``, and ``untimed``: the rows of
     repeated pairs whose time cannot be read."""
 
-    @property
-    def filtered_by(self) -> str | None:
-        """The filter on counts that the files disclose."""
-        return self.source.filtered_by
-
-    @property
-    def has_values(self) -> bool:
-        """Whether there is a rating column."""
-        return self.source.has_values
-
     def __len__(self) -> int:
         """Return the number of rated (user, item) pairs."""
         return self.counts["kept"]
-
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
-        return f"SparkRatings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
 
     @classmethod
     def of(cls, source: CheckedRows, users: Ids | None, items: Ids | None, threshold: float | None) -> Self:
         """Return the ratings of these users and items, in this order; by default of all that occur."""
         import pyarrow as pa
 
-        users = source.ids("user") if users is None else require_ids("user", users)
-        items = source.ids("item") if items is None else require_ids("item", items)
+        users, items = source.ids("user", users), source.ids("item", items)
         session, shape = source.frame.sparkSession, (len(users), len(items))
         # From sizes alone, and no result depends on it. Without users there is one empty block: its sums are zeros.
         cores = session.sparkContext.defaultParallelism
@@ -256,28 +231,27 @@ class SparkRatings:
             frame = source.lifetime.enter_context(persisted(frame, "MEMORY_AND_DISK"))
             counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
         assert len(counts["first"]) == n_blocks, "every block exists once"
+        digests = dict(zip(counts["first"], counts["digest"], strict=True))
+        sums = {name: sum(counts[name]) for name in _COUNTS}
         return cls(
             source=source,
             users=users,
             items=items,
+            filtered_by=source.filtered_by,
+            has_values=source.has_values,
             threshold=threshold,
             frame=frame.select("first", "digest", "block"),
-            digests=dict(zip(counts["first"], counts["digest"], strict=True)),
-            counts={name: sum(counts[name]) for name in _COUNTS},
+            digests=digests,
+            counts=sums,
         )
 
-    def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
-        """Return the ratings over exactly these users and items, in this order."""
-        users = self.users if users is None else users
-        items = self.items if items is None else items
-        if users == self.users and items == self.items:
-            return self
-        return self.of(self.source, users, items, self.threshold)
+    def all_users(self) -> Ids:
+        """Return the users who occur in the rows."""
+        return self.source.ids("user", None)
 
-    def outside(self, users: Ids, items: Ids) -> Self:
-        """Return the ratings of all other users than these, over these items."""
-        listed = set(users)
-        return self.select(tuple(user for user in self.source.ids("user") if user not in listed), items)
+    def over(self, users: Ids, items: Ids) -> Self:
+        """Return the ratings over exactly these users and items."""
+        return self.of(self.source, users, items, self.threshold)
 
     def units(self, convert: Convert) -> SparkMatrix:
         """Return the values as whole units, as ``convert`` computes them block by block."""

@@ -52,11 +52,10 @@ _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextmanager
 def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
-    """Yield a session with its own SQL settings, without Python's logs of it; a context of ours is stopped at the end.
+    """Yield a session with its own SQL settings, without Python's logs of it.
 
-    Args:
-        settings: settings of Spark, such as ``spark.master``; they override our defaults.
-        given: a session of the caller, whose context is used and left running.
+    The context of a session that is ``given`` is used and left running; otherwise one of our own is started, with
+    these settings of Spark, and stopped at the end.
     """
     SPARK.require()  # pyspark's Arrow functions require pandas
     with ExitStack() as lifetime:
@@ -93,11 +92,7 @@ def persisted(frame: "DataFrame", level: str) -> Iterator["DataFrame"]:
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, str]:
-    """Return the settings that were given as NAME=VALUE.
-
-    >>> parse_settings(["spark.master=local[2]"])
-    {'spark.master': 'local[2]'}
-    """
+    """Return the settings that were given as NAME=VALUE."""
     settings: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -109,11 +104,7 @@ def parse_settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Return whether driver and executors are on this machine.
-
-    >>> is_local("local[2,4]"), is_local("local-cluster[2,1,1024]"), is_local("yarn")
-    (True, True, False)
-    """
+    """Return whether driver and executors are on this machine: ``local[2,4]``, or ``local-cluster[2,1,1024]``."""
     return re.match(r"local($|\[|-cluster\[)", master) is not None
 
 

@@ -1,5 +1,7 @@
 """Pairs of domains: prepared against literal versions, products that both list, and what a folder keeps."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricdr.data.ids import read_ids
-from pricdr.data.pairs import (
-    DomainPair,
-    prepare,
-    prepare_core,
-    prepare_paper,
-    save_pair,
-)
+from pricdr.data.pairs import DomainPair, prepare, prepare_core, prepare_paper, save_pair
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, OutputError, ParameterError
@@ -27,8 +23,7 @@ def ratings_of(cells: Cells) -> Ratings:
 
 
 def cells_of(ratings: Ratings) -> Cells:
-    coo = ratings.matrix.tocoo()
-    return {(ratings.users[r], ratings.items[c]): float(v) for r, c, v in zip(coo.row, coo.col, coo.data, strict=True)}
+    return {(user, item): value for user, item, value in ratings.to_frame().rows()}
 
 
 def random_cells(rng: np.random.Generator, users: int, items: int, n: int, prefix: str) -> Cells:
@@ -36,40 +31,30 @@ def random_cells(rng: np.random.Generator, users: int, items: int, n: int, prefi
     return {(f"u{u}", f"{prefix}{i}"): float(v) for u, i, v in drawn}
 
 
-def count(cells: Cells, part: int) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for cell in cells:
-        found[cell[part]] = found.get(cell[part], 0) + 1
-    return found
+def frequent(cells: Cells, part: int, least: int) -> set[str]:
+    counts = Counter(cell[part] for cell in cells)
+    return {name for name, times in counts.items() if times >= least}
 
 
 def keep(cells: Cells, part: int, names: set[str]) -> Cells:
     return {cell: value for cell, value in cells.items() if cell[part] in names}
 
 
-def at_least(cells: Cells, part: int, least: int) -> set[str]:
-    return {name for name, times in count(cells, part).items() if times >= least}
-
-
-def paper_by_hand(both: list[Cells], threshold: float | None) -> list[Cells]:
-    both = [{c: v for c, v in cells.items() if threshold is None or v >= threshold} for cells in both]
-    both = [keep(cells, 0, at_least(cells, 0, 6)) for cells in both]
-    common = set(count(both[0], 0)) & set(count(both[1], 0))
-    both = [keep(cells, 0, common) for cells in both]
-    both = [keep(cells, 1, at_least(cells, 1, 6)) for cells in both]
-    common = set(count(both[0], 0)) & set(count(both[1], 0))
+def of_both(both: list[Cells], least: int) -> list[Cells]:
+    common = frequent(both[0], 0, least) & frequent(both[1], 0, least)
     return [keep(cells, 0, common) for cells in both]
 
 
-def core_by_hand(both: list[Cells], core: int, threshold: float | None) -> list[Cells]:
-    both = [{c: v for c, v in cells.items() if threshold is None or v >= threshold} for cells in both]
+def paper_by_hand(both: list[Cells]) -> list[Cells]:
+    both = of_both([keep(cells, 0, frequent(cells, 0, 6)) for cells in both], 1)
+    return of_both([keep(cells, 1, frequent(cells, 1, 6)) for cells in both], 1)
+
+
+def core_by_hand(both: list[Cells], core: int) -> list[Cells]:
     before = None
     while before != both:
-        before = both
         # The other way round than the library does it: the largest core does not depend on the order.
-        both = [keep(cells, 1, at_least(cells, 1, core)) for cells in both]
-        common = at_least(both[0], 0, core) & at_least(both[1], 0, core)
-        both = [keep(cells, 0, common) for cells in both]
+        before, both = both, of_both([keep(cells, 1, frequent(cells, 1, core)) for cells in both], core)
     return both
 
 
@@ -82,7 +67,8 @@ def core_by_hand(both: list[Cells], core: int, threshold: float | None) -> list[
 def test_preparing_against_a_literal_version(seed, n, core, threshold):
     rng = np.random.default_rng(seed)
     both = [random_cells(rng, 30, 20, n, "s"), random_cells(rng, 35, 15, n, "t")]
-    expected = paper_by_hand(both, threshold) if core is None else core_by_hand(both, core, threshold)
+    above = [{c: v for c, v in cells.items() if threshold is None or v >= threshold} for cells in both]
+    expected = paper_by_hand(above) if core is None else core_by_hand(above, core)
     source, target = map(ratings_of, both)
     if not expected[0]:
         with pytest.raises(InputError, match="preparing leaves nothing"):
@@ -90,7 +76,7 @@ def test_preparing_against_a_literal_version(seed, n, core, threshold):
     else:
         pair = prepare(source, target, threshold=threshold, core=core)
         assert [cells_of(pair.source), cells_of(pair.target)] == expected
-        assert set(pair.source.items) == set(count(expected[0], 1))
+        assert set(pair.source.items) == {item for _, item in expected[0]}
         assert list(pair.users) == sorted(pair.users)
     assert [cells_of(source), cells_of(target)] == both, "inputs stay as they were"
     assert source.filtered_by is None
@@ -102,11 +88,6 @@ def test_users_are_matched_by_id_not_by_position():
     pair = prepare_core(source, target, core=1)
     assert pair.users == ("a", "b")
     assert cells_of(pair.source) == cells_of(pair.target) == {("a", "x"): 3, ("b", "y"): 4}
-
-
-def test_zero_is_a_rating_when_there_is_no_threshold():
-    r = Ratings.from_triples(["a", "a", "b", "b"], ["x", "y", "x", "y"], [0, 0, 0, 0])
-    assert len(prepare_core(r, r, core=2, threshold=None).source) == 4
 
 
 def block(value: float = 4.0, users: int = 7) -> Ratings:
@@ -147,9 +128,8 @@ def test_bad_arguments(arguments, refused):
 
 def test_a_pair_has_one_list_of_users(refused):
     refused(lambda: DomainPair(block(), block(users=6)))
-    pair = DomainPair(block(), block())
-    assert pair.users == block().users
-    assert repr(pair) == "DomainPair(7 users; source: 6 items, 42 rated; target: 6 items, 42 rated)"
+    shown = "DomainPair(7 users; source: 6 items, 42 rated; target: 6 items, 42 rated)"
+    assert repr(DomainPair(block(), block())) == shown
 
 
 def test_a_saved_pair_reads_back(tmp_path):
@@ -176,12 +156,6 @@ def rated_by(columns: dict[str, str]) -> Ratings:
     return rated.select(users=USERS, items=tuple(columns))
 
 
-def test_one_or_two_common_raters_are_chance():
-    pair = DomainPair(rated_by({"x": "ab", "y": "c", "none": ""}), rated_by({"1": "ab", "2": "c", "none": ""}))
-    assert pair.duplicate_items() == ()
-    assert pair.without_duplicates() is pair
-
-
 @given(st.lists(st.sets(st.integers(0, 5)), min_size=1), st.lists(st.sets(st.integers(0, 5)), min_size=1))
 def test_every_twin_is_found_and_nothing_else(left, right):
     def side(columns: list[set[int]], stars: float) -> Ratings:
@@ -203,8 +177,5 @@ def test_leaving_them_out_touches_the_source_alone_and_is_disclosed():
     assert left.source.filtered_by == f"a 3-core, {rule}"
     assert DomainPair(source, target).without_duplicates().source.filtered_by == rule
     assert left.without_duplicates() is left
-
-
-def test_a_source_of_duplicate_items_only_is_refused():
     with pytest.raises(InputError, match="nothing is left of the source"):
         DomainPair(rated_by({"x": "abc"}), rated_by({"1": "abc"})).without_duplicates()

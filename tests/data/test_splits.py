@@ -59,11 +59,9 @@ def test_a_split_folder_of_before_loads_and_is_written_the_same_again(tmp_path):
     assert (len(split.test), int(split.cold.sum()), split.not_evaluated, split.seed) == (8, 2, 0, 3)
     assert _digest(*_held(split.validation), *_held(split.test), split.cold) == "f2fda80310a522ff"
     save_split(split, tmp_path)
-    for name in ("split.json", "test.parquet", "validation.parquet", "negatives.parquet", "train.parquet"):
-        if name == "split.json":
-            assert json.loads((tmp_path / name).read_text()) == json.loads((OLD / name).read_text())
-        else:
-            assert pl.read_parquet(tmp_path / name).equals(pl.read_parquet(OLD / name))
+    assert json.loads((tmp_path / "split.json").read_text()) == json.loads((OLD / "split.json").read_text())
+    for name in ("test.parquet", "validation.parquet", "negatives.parquet", "train.parquet"):
+        assert pl.read_parquet(tmp_path / name).equals(pl.read_parquet(OLD / name))
 
 
 def _check(ratings, split, expected):
@@ -92,26 +90,21 @@ def _check(ratings, split, expected):
         assert not mine[user] & set(row)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 1000), st.integers(1, 6), st.sampled_from([0.0, 0.3]), st.booleans())
-def test_so_many_items_of_every_user_with_enough_are_tested_by(seed, test_items, cold, by_time):
+@settings(max_examples=30)
+@given(st.integers(0, 1000), st.integers(1, 6) | st.floats(0.01, 0.99), st.sampled_from([0.0, 0.3]), st.booleans())
+def test_so_many_items_or_such_a_share_of_every_user_with_enough_are_tested_by(seed, amount, cold, by_time):
+    """Of a share at least one, and two are left."""
     ratings = _ratings(seed % 5, users=30)
     counts = np.diff(ratings.matrix.indptr)
     times = np.random.default_rng(seed).integers(0, 9, len(ratings)).astype(float) if by_time else None
-    split = hold_out(ratings, seed=seed, cold=cold, test_items=test_items, times=times)
-    enough = counts >= test_items + 2
-    _check(ratings, split, np.where(enough, test_items, 0))
-    assert split.cold.sum() == round(cold * enough.sum() + 1e-9)
-
-
-@settings(max_examples=10)
-@given(st.integers(0, 1000), st.floats(0.01, 0.99))
-def test_a_share_of_the_ratings_is_at_least_one_and_leaves_two(seed, ratio):
-    ratings = _ratings(seed % 5, users=30)
-    counts = np.diff(ratings.matrix.indptr)
-    split = hold_out(ratings, seed=seed, ratio=ratio)
-    expected = [0 if n < 3 else min(max(int(np.floor(ratio * n + 0.5)), 1), n - 2) for n in counts]
-    _check(ratings, split, np.array(expected))
+    if isinstance(amount, int):
+        expected, options = np.where(counts >= amount + 2, amount, 0), {"test_items": amount}
+    else:
+        rounded = np.floor(amount * counts + 0.5)
+        expected, options = np.where(counts < 3, 0, np.clip(rounded, 1, np.maximum(counts - 2, 1))), {"ratio": amount}
+    split = hold_out(ratings, seed=seed, cold=cold, times=times, **options)
+    _check(ratings, split, expected)
+    assert split.cold.sum() == round(cold * (expected > 0).sum() + 1e-9)
 
 
 @settings(max_examples=25)
@@ -212,13 +205,9 @@ def test_users_with_one_to_three_ratings_are_a_stratum_within_warm(cold):
 
 def test_the_training_part_says_that_it_is_one():
     """One rating more can deal the held-out items of others anew: a release of the rest has to disclose the split."""
-    ratings = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
-    ratings = ratings.select(items=tuple(f"i{n}" for n in range(400)))
-    split = hold_out(ratings, seed=1)
-    assert split.train.filtered_by == "the training part of a split"
-    assert hold_out(ratings.disclosing("a 5-core"), seed=1).train.filtered_by == (
-        "a 5-core, the training part of a split"
-    )
+    rule = "the training part of a split"
+    assert hold_out(_ratings(), seed=1).train.filtered_by == rule
+    assert hold_out(_ratings().disclosing("a 5-core"), seed=1).train.filtered_by == f"a 5-core, {rule}"
 
 
 @pytest.mark.parametrize(
@@ -304,25 +293,17 @@ def test_given_parts_are_taken_as_they_are_and_nothing_counts_twice(given_valida
             assert not {split.train.items[at] for at in row} & everything[split.train.users[user]]
 
 
-def test_given_parts_hide_whole_histories_where_cold_users_are_asked_for():
+def test_given_parts_hide_whole_histories_where_cold_users_are_asked_for_and_newcomers_are_cold_anyway():
     _, train, test, _ = _parts()
+    newcomer = Ratings.from_triples(["new", "new"], ["i001", "unheard of"]).to_frame()
+    test = Ratings.of(pl.concat([test.to_frame().select("user", "item"), newcomer]))
     plain, hidden = Split.of(train, test, seed=2), Split.of(train, test, cold=0.5, seed=2)
-    warm = plain.strata()["warm"].sum()
-    assert hidden.cold.sum() == pytest.approx(warm * 0.5 + plain.cold.sum(), abs=2)
+    at = plain.train.users.index("new")
+    assert (plain.cold[at], (plain.test.users == at).sum(), "unheard of" in plain.train.items) == (True, 2, True)
+    assert hidden.cold.sum() == pytest.approx(plain.strata()["warm"].sum() * 0.5 + plain.cold.sum(), abs=2)
     assert _named(hidden, hidden.test) == _named(plain, plain.test)
     cold = {hidden.train.users[at] for at in np.flatnonzero(hidden.cold)}
     assert {user for user, _ in _named(hidden, hidden.validation)} & cold
-
-
-def test_test_users_without_ratings_to_train_on_are_cold():
-    _, train, test, _ = _parts()
-    newcomer = Ratings.from_triples(["new", "new"], ["i001", "unheard of"])
-    frame = pl.concat([test.to_frame().select("user", "item"), newcomer.to_frame()])
-    split = Split.of(train, Ratings.of(frame), seed=0)
-    at = split.train.users.index("new")
-    assert split.cold[at]
-    assert (split.test.users == at).sum() == 2
-    assert "unheard of" in split.train.items
 
 
 @pytest.mark.parametrize(
@@ -339,36 +320,25 @@ def test_parts_with_nothing_left_are_refused(parts, message):
         Split.of(*parts(train, test))
 
 
-def _official_parts():
-    """Three users' ratings, and the first and the last of each held out."""
-    ratings = _ratings(users=3)
-    users = np.arange(3)
-    first = ratings.matrix.indices[ratings.matrix.indptr[:-1]].astype(np.int64)
-    last = ratings.matrix.indices[ratings.matrix.indptr[1:] - 1].astype(np.int64)
-    negatives = np.zeros((3, NEGATIVES), dtype=np.int64)
-    return ratings, HeldOut(users, first, negatives), HeldOut(users, last, negatives)
-
-
-def test_an_official_split_is_taken_as_it_is():
-    ratings, validation, test = _official_parts()
-    split = official(ratings, validation, test)
-    held = {(u, i) for part in (validation, test) for u, i in zip(part.users, part.items, strict=True)}
+def test_an_official_split_is_taken_as_it_is_and_holds_out_only_what_was_rated():
+    """Of three users the first and the last of each."""
+    ratings, users = _ratings(users=3), np.arange(3)
+    ends = (
+        ratings.matrix.indices[at].astype(np.int64)
+        for at in (ratings.matrix.indptr[:-1], ratings.matrix.indptr[1:] - 1)
+    )
+    parts = [HeldOut(users, items, np.zeros((3, NEGATIVES), dtype=np.int64)) for items in ends]
+    split = official(ratings, *parts)
+    held = {(u, i) for part in parts for u, i in zip(part.users, part.items, strict=True)}
     kept = {(u, i) for u, i in zip(*ratings.matrix.nonzero(), strict=True) if (u, i) not in held}
     assert set(zip(*split.train.matrix.nonzero(), strict=True)) == kept
-    assert split.seed is None
-    assert split.protocol == "an official split"
-
-
-@pytest.mark.parametrize("part", ["validation", "test"])
-def test_an_official_split_cannot_hold_out_what_was_not_rated(part):
-    ratings, *parts = _official_parts()
-    at = ["validation", "test"].index(part)
+    assert (split.seed, split.protocol) == (None, "an official split")
     unrated = int(np.flatnonzero(ratings.matrix[[1]].toarray()[0] == 0)[0])
-    items = parts[at].items.copy()
-    items[1] = unrated
-    parts[at] = HeldOut(parts[at].users, items, parts[at].negatives)
-    with pytest.raises(InputError, match=f"holds out '{ratings.items[unrated]}' of 'u01', who never rated it"):
-        official(ratings, *parts)
+    for at in (0, 1):
+        items = np.where(users == 1, unrated, parts[at].items)
+        wrong = [*parts[:at], HeldOut(users, items, parts[at].negatives), *parts[at + 1 :]]
+        with pytest.raises(InputError, match=f"holds out '{ratings.items[unrated]}' of 'u01', who never rated it"):
+            official(ratings, *wrong)
 
 
 @pytest.mark.realdata
@@ -389,12 +359,14 @@ def test_the_official_split_is_imported_as_it_is(tmp_path):
 
 
 def test_an_official_split_that_does_not_fit_is_refused(tmp_path):
-    (tmp_path / "o.csv").write_text("user,valid_item,test_item,negatives_99\nnobody,a,b,c d\n")
-    with pytest.raises(InputError, match="'nobody', which is not in the ratings"):
-        read_official(tmp_path / "o.csv", _ratings())
-    (tmp_path / "o.csv").write_text("user,item\na,b\n")
-    with pytest.raises(InputError, match="negatives_99 are needed"):
-        read_official(tmp_path / "o.csv", _ratings())
+    header = "user,valid_item,test_item,negatives_99"
+    for text, rule in (
+        (f"{header}\nnobody,a,b,c d\n", "'nobody', which is not in the ratings"),
+        ("user,item\na,b\n", "negatives_99 are needed"),
+    ):
+        (tmp_path / "o.csv").write_text(text)
+        with pytest.raises(InputError, match=rule):
+            read_official(tmp_path / "o.csv", _ratings())
 
 
 # Folders.
@@ -453,6 +425,10 @@ def given_to_another(negatives):
         (lambda f: rewrite(f / "negatives.parquet", lambda frame: frame[1:]), "same number"),
         (lambda f: rewrite(f / "negatives.parquet", lambda frame: frame[:0]), "same number"),
         (lambda f: rewrite(f / "test.parquet", lambda frame: pl.concat([frame, frame])), "same number"),
+        (
+            lambda f: rewrite(f / "test.parquet", lambda frame: frame.with_columns(user=pl.lit("x"))),
+            "not in the ratings",
+        ),
         (lambda f: rewrite(f / "train.parquet", lambda frame: frame.head(9)), "not the one"),
         (lambda f: (f / "test.parquet").write_bytes(b"junk"), "cannot be read as Parquet"),
         (lambda f: (f / "negatives.parquet").unlink(), "no such file"),

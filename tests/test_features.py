@@ -52,16 +52,11 @@ def test_items_without_features_add_nothing():
     np.testing.assert_array_equal(matrices[0], matrices[1])
     np.testing.assert_array_equal(matrices[0], matrices[2])
     assert not _rows(known, 3)[4:].any()
+    tagged = _rows(ItemFeatures.of_tags(ITEMS, [("war",), ("war", "love"), ("love",), (), ("farce",), ()]), 2)
+    np.testing.assert_allclose(np.linalg.norm(tagged, axis=1), [1, 1, 1, 0, 1, 0], atol=1e-6)
     wider = _published(RATINGS, known, insecure_seed=3, items=ITEMS)  # a declared universe adds nothing either
     np.testing.assert_array_equal(matrices[0], wider.matrix)
     assert wider.certificate.items == len(ITEMS)
-
-
-def test_an_item_without_a_tag_has_no_features():
-    tagged = ItemFeatures.of_tags(ITEMS, [("war",), ("war", "love"), ("love",), (), ("farce",), ()])
-    rows = _rows(tagged, 2)
-    assert not rows[[3, 5]].any()
-    np.testing.assert_allclose(np.linalg.norm(rows[[0, 1, 2, 4]], axis=1), 1, atol=1e-6)
 
 
 TABLES = hnp.arrays(
@@ -106,7 +101,13 @@ def test_neighbouring_inputs_leave_identical_metadata():
     assert releases[0].certificate.to_bytes() == releases[1].certificate.to_bytes()
 
 
-def test_the_number_of_columns_follows_epsilon_and_the_table_and_there_must_be_one():
+@pytest.mark.parametrize("table", [np.full((6, 3), 0.1), np.zeros((6, 3)), np.full((6, 1), 1e100)])
+def test_features_that_are_the_same_for_all_items_are_refused(table):
+    with pytest.raises(InputError, match="same for all items"):
+        _published(RATINGS, ItemFeatures(ITEMS, table), dim=1)
+
+
+def test_the_number_of_columns_follows_epsilon_and_the_table_and_scale_does_not_matter():
     strategy = Features(features=TABLE)
     assert strategy.resolved(PROMISE, USERS).dim == 4
     assert strategy.resolved(Guarantee(epsilon=8, delta=1e-6), USERS).dim == 5
@@ -114,19 +115,9 @@ def test_the_number_of_columns_follows_epsilon_and_the_table_and_there_must_be_o
         Features(features=TABLE, dim=6)
     with pytest.raises(ParameterError, match="needs item features"):
         publish(RATINGS, PROMISE, strategy=Features(), users=USERS)
-
-
-@pytest.mark.parametrize("table", [np.full((6, 3), 0.1), np.zeros((6, 3)), np.full((6, 1), 1e100)])
-def test_features_that_are_the_same_for_all_items_are_refused(table):
-    with pytest.raises(InputError, match="same for all items"):
-        _published(RATINGS, ItemFeatures(ITEMS, table), dim=1)
-
-
-def test_scale_does_not_matter():
     for scale in (1e-150, 1e-20, 1e90):
-        np.testing.assert_allclose(
-            np.abs(_rows(ItemFeatures(ITEMS, TABLE.rows * scale), 3)), np.abs(_rows(TABLE, 3)), atol=1e-5
-        )
+        scaled = _rows(ItemFeatures(ITEMS, TABLE.rows * scale), 3)
+        np.testing.assert_allclose(np.abs(scaled), np.abs(_rows(TABLE, 3)), atol=1e-5)
 
 
 @pytest.fixture

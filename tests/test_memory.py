@@ -1,7 +1,7 @@
 """What memory cannot hold is refused by its size, before it is there."""
 
 import tracemalloc
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from pricdr.models.methods.factorisation import BPR, BPRConfig
 from pricdr.models.methods.hetero import HeteroCDR, SymmetricCDR
 from pricdr.models.methods.linear import EASE, EASERelease, RidgeRelease
 from pricdr.models.methods.paper import PaperCDR
-from pricdr.release import Release
 from pricdr.testing.contracts import release_with_rows
 from pricdr.training.loop import TrainingOptions
 
@@ -39,20 +38,11 @@ def test_a_container_counts_by_its_own_limit(tmp_path, monkeypatch, stated, limi
     assert memory_limit(container=(tmp_path / "memory.max",)) == min(whole, limit or whole)
 
 
-@dataclass
-class Wide:
-    """Six users with long rows, 1.2 MB in all."""
-
-    target: Ratings
-    release: Release
-
-
 @pytest.fixture
 def wide():
-    target = ratings(6, 20)
-    return Wide(
-        target, release_with_rows(np.random.default_rng(0).standard_normal((6, WIDE)).astype(np.float32), target.users)
-    )
+    """Six users with long rows, 1.2 MB in all."""
+    target, rows = ratings(6, 20), np.random.default_rng(0).standard_normal((6, WIDE)).astype(np.float32)
+    return SimpleNamespace(target=target, release=release_with_rows(rows, target.users))
 
 
 def refused(fit, *says, below=40 << 20):
@@ -82,16 +72,11 @@ def test_ridge_regression_on_a_wide_release_is_refused(wide, monkeypatch):
     refused(lambda: RidgeRelease().fit(wide.target, wide.release), "100.0 GB", "50,000 numbers")
 
 
-@pytest.fixture(scope="module")
-def many():
-    """So many users that a wide row for each is 120 GB."""
-    return ratings(300_000, 20)
-
-
 @pytest.mark.parametrize("method", [EASERelease, HeteroCDR, RidgeRelease])
-def test_a_wide_release_for_many_target_users_is_refused(wide, many, monkeypatch, method):
-    """The release lists six users, but every user of the target gets a row."""
+def test_a_wide_release_for_many_target_users_is_refused(wide, monkeypatch, method):
+    """The release lists six users, but every user of the target gets a row: 120 GB."""
     monkeypatch.setenv("PRICDR_MEMORY", "110GB")
+    many = ratings(300_000, 20)
     refused(lambda: method().fit(many, wide.release), "300,000 users", below=1 << 28)
 
 

@@ -8,24 +8,25 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
+from pricdr.arrays import IntegerArray
 from pricdr.data.blocks import Matrix
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Step, UserGroup, calibrate, total_mu
-from pricdr.privacy.strategies.rounds import Rounds
-from pricdr.privacy.strategies.spectral import BUCKET_CAP, ItemModel, into_buckets
+from pricdr.privacy.strategies.rounds import LearntInRounds
+from pricdr.privacy.strategies.spectral import BUCKET_CAP, into_buckets
 from pricdr.privacy.sums import whole_guide
 from pricdr.randomness import Randomness, Simulation
 from pricdr.strategies import LearnFrom, Spectral
 from tests.attacks.sensitivity import Neighbours
-from tests.attacks.trace_steps import FloatArray, Transcript, starting_from, trace_steps
+from tests.attacks.trace_steps import FloatArray, Transcript, trace_steps
 
 Distance: TypeAlias = Callable[[Neighbours], float]
 
@@ -76,10 +77,9 @@ class WholeSums:
         run = Run(calibrated, randomness or Simulation(0), noisy=randomness is not None)
         with trace_steps(seen) as transcript, Secrets() as secrets:
             if self.form is Form.ITEMS:
-                with starting_from(pair.guide):
-                    self._model(pair).learn(self._hashed(entries, run), entries.value, 1.0, run, secrets)
+                self._model(pair).learn_items(self._hashed(entries, run), pair.guide, entries, run, secrets)
             else:
-                self._rounds(pair).publish(entries, whole_guide(pair.guide), run, secrets)
+                self._round(pair).publish(entries, run)
         return {one.step.name: np.rint(transcript[one.step.name] / one.grid.step) for one in calibrated}
 
     def ratio(self, pair: Neighbours) -> float:
@@ -108,35 +108,32 @@ class WholeSums:
 
     def _layout(self, declared: Declared, pair: Neighbours) -> tuple[Step, ...]:
         if self.form is not Form.ITEMS:
-            return self._rounds(pair).steps(declared)
-        strategy = Spectral(
-            dim=pair.guide.shape[1],
-            learn_from=LearnFrom.ALL,
-            buckets=self.buckets or 1,
-            item_rounds=1,
-            count_weight=self.count_weight,
-        )
+            return self._round(pair).steps(declared)
         numbers = pair.guide.shape[1] + 1  # spectral's own first guide has at least 16 columns
         return tuple(
             replace(step, numbers=numbers, moved=step.rows * numbers) if self._measured(step) else step
-            for step in strategy.steps(declared)
+            for step in self._model(pair).steps(declared)
         )
 
     def _measured(self, step: Step) -> bool:
         return (step.payer is UserGroup.UNLISTED) == (self.form is Form.ITEMS)
 
-    def _rounds(self, pair: Neighbours) -> Rounds:
-        return Rounds(
-            shares=(1.0,),
-            widths=(pair.guide.shape[1],),
+    def _round(self, pair: Neighbours) -> "OneRound":
+        return OneRound(
+            dim=pair.guide.shape[1],
+            first=pair.guide,
             centring=0.0 if self.form is Form.ROWS else _CENTRING,
             item_prior=pair.prior / self.bounds.largest**2,
-            percentile=50.0,
         )
 
-    def _model(self, pair: Neighbours) -> ItemModel:
-        return ItemModel(
-            dim=pair.guide.shape[1], rounds=1, count_weight=self.count_weight, user_prior=pair.prior, floor=0.02
+    def _model(self, pair: Neighbours) -> Spectral:
+        return Spectral(
+            dim=pair.guide.shape[1],
+            learn_from=LearnFrom.ALL,
+            buckets=self.buckets or 1,
+            item_rounds=1,
+            count_weight=self.count_weight,
+            user_prior=pair.prior / self.bounds.largest**2,
         )
 
     def _hashed(self, entries: Entries, run: Run) -> Matrix:
@@ -145,6 +142,22 @@ class WholeSums:
         cap = BUCKET_CAP * entries.most
         stream = run.randomness.stream("buckets")
         return into_buckets(entries.listed, entries.items, self.buckets, stream, cap=cap)[0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OneRound(LearntInRounds):
+    """A single round along a guide, with the whole budget."""
+
+    name: ClassVar[str] = "one-round"
+
+    first: FloatArray
+
+    @property
+    def rounds(self) -> tuple[tuple[float, int], ...]:
+        return ((1.0, self.columns),)
+
+    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
+        return whole_guide(self.first)
 
 
 def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArray], FloatArray]) -> float:

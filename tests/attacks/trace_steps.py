@@ -5,7 +5,7 @@ replaced for the time being by one that takes notes, and that can put in what an
 come out: the next step then goes on from there.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -34,11 +34,3 @@ def trace_steps(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transc
 
     with patch.object(rounds, "noisy_sums", noting), patch.object(spectral, "noisy_sums", noting):
         yield transcript
-
-
-@contextmanager
-def starting_from(rows: FloatArray) -> Iterator[None]:
-    """Let item models start from these rows instead of random ones."""
-    start: Callable[..., FloatArray] = lambda *_: rows  # noqa: E731
-    with patch.object(spectral, "unit_gaussian_rows", start):
-        yield

@@ -14,9 +14,9 @@ from hypothesis.extra import numpy as hnp
 from pricdr import Guarantee
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.strategies.rounds import MAX_COLUMNS, guide, matched
-from pricdr.privacy.strategies.spectral import MIN_FLOOR, ItemModel
+from pricdr.privacy.strategies.spectral import MIN_FLOOR
 from pricdr.privacy.sums import GUIDE_STEPS, whole_guide
-from pricdr.strategies import Guided
+from pricdr.strategies import Guided, Spectral
 from tests.attacks.integer_reference import Form, WholeSums
 from tests.attacks.sensitivity import Neighbours
 
@@ -153,14 +153,14 @@ def test_neighbours_are_no_farther_apart_along_a_hostile_guide(name, rng):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
 def test_the_last_gate_lets_no_row_through_that_is_not_finite(bad):
-    """``guide`` refuses such rows, but ``ItemModel`` and centring come here directly."""
+    """``guide`` refuses such rows, but the item model and centring come here directly."""
     with pytest.raises(ParameterError, match="finite"):
         whole_guide(np.array([[bad, 1.0], [0.0, 0.5]]))
 
 
 @pytest.mark.parametrize("last", [True, False])
 def test_item_rows_are_finite_for_every_floor_that_is_accepted(last):
-    model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=MIN_FLOOR)
+    model = Spectral(learn_from="all", floor=MIN_FLOOR)
     sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
     for variance in (1.0, 1e-12, 1e12):
         rows = model.rows_from(sums * variance**0.5, variance, last=last)

@@ -7,10 +7,10 @@ import scipy.sparse as sp
 from pricdr.data.blocks import InMemory
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.mechanism import Run, Secrets
+from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import Bounds, Declared, calibrate
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
-from pricdr.privacy.strategies.spectral import ItemModel, into_buckets
+from pricdr.privacy.strategies.spectral import into_buckets
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
@@ -33,13 +33,12 @@ def _item_rows(noisy: np.ndarray, variance: float, *, last: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_an_item_model_is_that_of_its_definition(epsilon):
-    bounds = Bounds()
+    bounds, strategy = Bounds(), Spectral(dim=4, learn_from=LearnFrom.ALL)
     declared = Declared(bounds=bounds, unit=Unit.RATING, users=USERS, items=ITEMS)
-    steps = Spectral(dim=4, learn_from=LearnFrom.ALL).steps(declared)
-    calibrated = calibrate(steps, Guarantee(epsilon=epsilon, delta=1e-6), bounds)
+    calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=epsilon, delta=1e-6), bounds)
     matrix = sp.csr_array((np.random.default_rng(0).random((USERS, ITEMS)) < 0.3).astype(np.int64))
-    model = ItemModel(dim=16, rounds=2, count_weight=0.3, user_prior=4.0, floor=0.02)
-    found = model.learn(InMemory(matrix), 1.0, 1.0, Run(calibrated, Simulation(5)), Secrets())
+    entries = Entries(InMemory(matrix), (), (), bounds, universe_declared=True, unlisted=InMemory(matrix))
+    found = strategy.start(entries, Run(calibrated, Simulation(5)), Secrets())
 
     again = Run(calibrated, Simulation(5))
     rows = unit_gaussian_rows(Simulation(5).stream("first item rows"), ITEMS, 16).astype(np.float64)

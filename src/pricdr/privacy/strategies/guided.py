@@ -5,14 +5,13 @@ from typing import ClassVar, Final, Self
 
 import numpy as np
 
-from pricdr.arrays import Float32Array, IntegerArray
+from pricdr.arrays import IntegerArray
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import Entries, Run, Secrets
-from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import GuideRows, Strategy
-from pricdr.privacy.strategies.rounds import Rounds, guide, matched
+from pricdr.privacy.strategies.base import GuideRows
+from pricdr.privacy.strategies.rounds import LearntInRounds, guide, matched
 
 SHARES: Final = (0.15, 0.25, 0.6)
 """Of μ², by round: the last round's rows are what is published, so it gets most."""
@@ -21,7 +20,7 @@ WIDE: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Guided(Strategy):
+class Guided(LearntInRounds):
     """Rounds that start from the other party's release instead of at random.
 
     The promise to the users of these ratings holds for any guide, hostile ones included: its rows are clipped to norm 1
@@ -31,25 +30,22 @@ class Guided(Strategy):
     name: ClassVar[str] = "guided"
     summary: ClassVar[str] = "directions learnt along a release of the other party"
     needs: ClassVar[tuple[str, ...]] = ("guide",)
-    learns: ClassVar[bool] = True
     takes_guide: ClassVar[bool] = True
     constants: ClassVar[tuple[str, ...]] = ("refine", "centring", "item_prior", "percentile")
 
     guide: GuideRows | None = None
     """None describes a strategy without the means to run it, as a certificate does."""
-    dim: int | None = None
-    """Columns of the published matrix; None takes what suits ε."""
     refine: bool = True
     """Go on for two more rounds, each guided by the rows of the one before; otherwise there is one round."""
-    centring: float = 0.01
-    item_prior: float = 5.0
-    percentile: float = 50.0
     allow_missing: bool = False
     """Whether listed users without a row in the guide get a row of zeros; otherwise they are an error."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self._rounds  # which checks its constants
+    @property
+    def rounds(self) -> tuple[tuple[float, int], ...]:
+        """Three rounds, or one."""
+        dim = self.dim or 1
+        wide = max(WIDE, dim)
+        return tuple(zip(SHARES, (wide, wide, dim), strict=True)) if self.refine else ((1.0, dim),)
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
         """Return it with the dimension that suits ε; a guide that cannot be used is refused."""
@@ -57,15 +53,9 @@ class Guided(Strategy):
         strategy.guide_for(users)  # refuses a guide that cannot serve them, before anything is paid
         return strategy
 
-    def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """Return the steps of three rounds, or of one."""
-        return self._rounds.steps(declared)
-
-    def publish(self, entries: Entries, run: Run) -> Float32Array:
-        """Return the last round's rows; everything learnt about items is erased."""
-        with Secrets() as secrets:
-            rows = self._rounds.publish(entries, self.guide_for(entries.users), run, secrets)
-            return rows.astype(np.float32)
+    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
+        """Return the guide's rows for the listed users."""
+        return self.guide_for(entries.users)
 
     def guide_for(self, users: Ids) -> IntegerArray:
         """Return the guide's rows for these users; :class:`InputError` where it cannot serve them."""
@@ -78,19 +68,8 @@ class Guided(Strategy):
                 f"the guide lacks {int((~present).sum()):,} of {len(users):,} listed users, {absent!r} for one: "
                 "was it made for another list? (allow_missing, or fill-guide in --config, gives them a row of zeros)"
             )
-        width = self._rounds.widths[0]
+        _, width = self.rounds[0]
         usable = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
         if not usable.any():
             raise InputError("the guide's rows are the same for all users, or for most: it cannot tell anybody apart")
         return usable
-
-    @property
-    def _rounds(self) -> Rounds:
-        dim = self.dim or 1
-        return Rounds(
-            shares=SHARES if self.refine else (1.0,),
-            widths=(max(WIDE, dim), max(WIDE, dim), dim) if self.refine else (dim,),
-            centring=self.centring,
-            item_prior=self.item_prior,
-            percentile=self.percentile,
-        )

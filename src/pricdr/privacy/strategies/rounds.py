@@ -4,18 +4,20 @@ A round adds up users' items along directions that their raters give them (:mod:
 is power iteration on the ratings with noise in every round: what many users share grows, everything else fades.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from pricdr.arrays import BoolArray, Float64Array, IntegerArray
+from pricdr.arrays import BoolArray, Float32Array, Float64Array, IntegerArray
 from pricdr.data.csr import sp
 from pricdr.data.ratings import Ids
-from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative
+from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative, require_share
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import MAX_RATINGS, Declared, Step, SumKind
+from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, user_totals, whole_guide
 
 MAX_COLUMNS: Final = 4096
@@ -90,39 +92,44 @@ _CLEAR: Final = 5.0
 """Standard deviations of noise by which a count must exceed zero to be divided by."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rounds:
-    """The constants of a strategy in rounds."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearntInRounds(Strategy):
+    """A strategy of rounds. A subclass says how many and how wide they are, and what guides the first."""
 
-    shares: tuple[float, ...]
-    """The share of μ² that each round gets."""
-    widths: tuple[int, ...]
-    """Columns of each round's guide, and so of its rows; the last is the release's."""
-    centring: float
+    learns: ClassVar[bool] = True
+
+    dim: int | None = None
+    """Columns of the published matrix; None takes what suits ε."""
+    centring: float = 0.01
     """The part of a round's share that pays for centring its guide; 0 leaves centring out."""
-    item_prior: float
+    item_prior: float = 5.0
     """n₀: items with few raters get short vectors."""
-    percentile: float
+    percentile: float = 50.0
     """A guide's rows are clipped at this percentile of their norms."""
 
     def __post_init__(self) -> None:
-        require_not_negative(centring=self.centring, item_prior=self.item_prior)
+        super().__post_init__()
+        require_share(centring=self.centring)
+        require_not_negative(item_prior=self.item_prior)
         require_at_most_scale(item_prior=self.item_prior)
-        if len(self.shares) != len(self.widths) or not self.shares or min(self.shares) <= 0 or min(self.widths) < 1:
-            raise ParameterError(f"rounds need positive shares and widths, got {self.shares} and {self.widths}")
-        if abs(sum(self.shares) - 1) > 1e-9 or self.centring >= 1:
-            raise ParameterError(
-                f"shares must add up to 1 and centring leave something: {self.shares}, {self.centring}"
-            )
         if not 0 < self.percentile <= 100:
             raise ParameterError(f"percentile must lie in (0, 100], got {self.percentile!r}")
 
-    def steps(self, declared: Declared, *, first_given: bool = False) -> tuple[Step, ...]:
-        """Return a centring step and a step of rows per round; ``first_given``: the first sums given item vectors."""
+    @property
+    @abstractmethod
+    def rounds(self) -> tuple[tuple[float, int], ...]:
+        """Each round's share of μ², and the columns of its guide, and so of its rows; the last are the release's."""
+
+    @abstractmethod
+    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray | Float64Array:
+        """Return the first round's guide; or its item vectors, where users outside the list gave them."""
+
+    def steps(self, declared: Declared) -> tuple[Step, ...]:
+        """Return a centring step and a step of rows per round; along given item vectors there is nothing to centre."""
         steps = []
-        for number, (share, width) in enumerate(zip(self.shares, self.widths, strict=True), 1):
-            given = first_given and number == 1
-            last = number == len(self.shares)
+        for number, (share, width) in enumerate(self.rounds, 1):
+            given = number == 1 and self.learns_from_unlisted
+            last = number == len(self.rounds)
             centring = 0.0 if given else share * self.centring
             if centring:
                 steps.append(_centring_step(number, declared, width, centring))
@@ -130,32 +137,31 @@ class Rounds:
             steps.append(_row_step(name, declared, width, share - centring, given=given, last=last))
         return tuple(steps)
 
-    def publish(
-        self, entries: Entries, start: IntegerArray | Float64Array, run: Run, secrets: Secrets, *, given: bool = False
-    ) -> Float64Array:
-        """Return the last round's rows; ``start`` guides the first, or is the item vectors ``given`` to it."""
+    def publish(self, entries: Entries, run: Run) -> Float32Array:
+        """Return the last round's rows; everything learnt about items is erased."""
         prior = self.item_prior * entries.bounds.largest**2  # stated for ratings that count as 1
-        rows, before = start, ""
-        for number, width in enumerate(self.widths, 1):
-            name = _rows(number, last=number == len(self.widths))
-            items = rows
-            if before or not given:
-                if before:
-                    rows = guide(rows, width, sigma=run.grid(before).sigma, percentile=self.percentile)
-                along = _centred(rows, number, entries, run) if self.centring else rows
-                items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
-            rows = noisy_sums(
-                entries.listed,
-                items,
-                step=run.step(name),
-                grid=run.grid(name),
-                value=entries.value,
-                noise=run.noise(name),
-                secrets=secrets,
-                progress=run.progress,
-            )
-            before = name
-        return rows
+        with Secrets() as secrets:
+            rows, before = self.start(entries, run, secrets), ""
+            for number, (_, width) in enumerate(self.rounds, 1):
+                name = _rows(number, last=number == len(self.rounds))
+                items = rows
+                if before or not self.learns_from_unlisted:
+                    if before:
+                        rows = guide(rows, width, sigma=run.grid(before).sigma, percentile=self.percentile)
+                    along = _centred(rows, number, entries, run) if self.centring else rows
+                    items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
+                rows = noisy_sums(
+                    entries.listed,
+                    items,
+                    step=run.step(name),
+                    grid=run.grid(name),
+                    value=entries.value,
+                    noise=run.noise(name),
+                    secrets=secrets,
+                    progress=run.progress,
+                )
+                before = name
+            return rows.astype(np.float32)
 
 
 def spread(declared: Declared) -> int:

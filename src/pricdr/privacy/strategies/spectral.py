@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.arrays import Float32Array, Float64Array
+from pricdr.arrays import Float64Array, IntegerArray
 from pricdr.data.blocks import Matrix, Transposed
 from pricdr.data.csr import CSR, sp, with_values
 from pricdr.data.ids import Ids
@@ -15,9 +15,8 @@ from pricdr.errors import ParameterError, require_at_most_scale, require_count, 
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Step, SumKind, UserGroup
-from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
-from pricdr.privacy.strategies.rounds import Rounds, spread
+from pricdr.privacy.strategies.rounds import LearntInRounds, spread
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.randomness import Stream
 
@@ -30,83 +29,6 @@ MAX_ROUNDS: Final = 8
 MIN_FLOOR: Final = 1e-6
 BUCKET_CAP: Final = 16
 """Ratings of one user that count in one bucket. A cap on single entries moves no further than the entries do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ItemModel:
-    """The constants of the rounds; see ``docs/mathematics.md``, section 8."""
-
-    dim: int
-    rounds: int
-    count_weight: float
-    """c: weight of the column that counts raters."""
-    user_prior: float
-    """Added under the root of a user's vector: users with few ratings get short ones."""
-    floor: float
-    """A share of the largest eigenvalue: directions with a smaller one are amplified no further."""
-
-    def __post_init__(self) -> None:
-        require_count(dim=self.dim, rounds=self.rounds)
-        if self.rounds > MAX_ROUNDS:
-            raise ParameterError(f"an item model has at most {MAX_ROUNDS} rounds, got {self.rounds:,}")
-        require_positive(count_weight=self.count_weight)
-        require_not_negative(user_prior=self.user_prior)
-        require_at_most_scale(count_weight=self.count_weight, user_prior=self.user_prior)
-        if not MIN_FLOOR <= self.floor < 1:
-            raise ParameterError(f"floor must lie in [{MIN_FLOOR:g}, 1), got {self.floor!r}")
-
-    def learn(self, entries: Matrix, value: float, largest: float, run: Run, secrets: Secrets) -> Float64Array:
-        """Return a unit row per item (or bucket). They are private: everything in them has passed through noise.
-
-        Args:
-            entries: users x items (or buckets), whole units of ``value``.
-            value: what one unit counts.
-            largest: the most one rating counts.
-            run: the settled steps.
-            secrets: where sums and users' vectors are kept for erasing.
-        """
-        rows = unit_gaussian_rows(run.randomness.stream("first item rows"), entries.shape[1], self.dim)
-        item_rows = rows.astype(np.float64)
-        by_item, prior = Transposed(entries), self.user_prior * largest**2
-        for number in range(1, self.rounds + 1):
-            name = _step_name(number)
-            users = directions(by_item, whole_guide(item_rows), value=value, prior=prior, secrets=secrets)
-            noisy = noisy_sums(
-                by_item,
-                secrets.keep(np.column_stack([users, np.full(len(users), self.count_weight)])),
-                step=run.step(name),
-                grid=run.grid(name),
-                value=value,
-                noise=run.noise(name),
-                secrets=secrets,
-                progress=run.progress,
-            )
-            item_rows = self.rows_from(noisy, run.grid(name).sigma ** 2, last=number == self.rounds)
-        return item_rows
-
-    def rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
-        """Return item rows from noisy sums: centred by the counts, whitened less the noise's own Gram, at norm 1.
-
-        Before the last round, rows that are mostly noise are shortened (Wiener).
-        """
-        counts = np.maximum(noisy[:, -1] / self.count_weight, 0.0)
-        sums = noisy[:, :-1]
-        if counts.sum() > 0:
-            sums = sums - np.outer(counts, sums.sum(axis=0) / counts.sum())
-        # Noise adds the same variance in every direction: without it taken out, whitening would favour noise.
-        gram = sums.T @ sums - len(sums) * variance * np.eye(self.dim)
-        values, vectors = np.linalg.eigh(gram)
-        if not values[-1] > 0:  # nothing but noise: any scale will do
-            values = np.ones_like(values)
-        scale = 1 / np.sqrt(np.maximum(values, self.floor * values[-1]))
-        white = sums @ (vectors * scale)
-        squares = np.einsum("ij,ij->i", white, white)
-        norms = np.sqrt(np.where(squares > 0, squares, 1.0))
-        rows: Float64Array = white / norms[:, None]
-        if not last:
-            expected = variance * float((scale**2).sum())
-            rows *= np.sqrt(np.maximum(0.0, squares - expected) / np.where(squares > 0, squares, 1.0))[:, None]
-        return rows
 
 
 def _step_name(number: int) -> str:
@@ -154,30 +76,27 @@ _LEARNT: Final = ("buckets", "item_rounds", "count_weight", "user_prior", "floor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spectral(Strategy):
+class Spectral(LearntInRounds):
     """Rounds from a random start: users' noisy rows guide the next round, and the last round's are published.
 
     With ``LearnFrom.ALL`` the start is an item model that the users outside the list pay for, with their whole budget:
-    nobody is in both groups.
+    nobody is in both groups. Its constants are in ``docs/mathematics.md``, section 8.
     """
 
     name: ClassVar[str] = "spectral"
     summary: ClassVar[str] = "taste directions learnt from the ratings, inside the promise"
-    learns: ClassVar[bool] = True
     constants: ClassVar[tuple[str, ...]] = ("centring", "item_prior", "percentile")
 
-    dim: int | None = None
-    """Columns of the published matrix; None takes what suits ε."""
     learn_from: LearnFrom = LearnFrom.LISTED
     buckets: int = 1 << 16
     """How many buckets items are hashed into where the item universe is not declared."""
-    centring: float = 0.01
-    item_prior: float = 5.0
-    percentile: float = 50.0
     item_rounds: int = 2
     count_weight: float = 0.3
+    """c: weight of the column that counts raters."""
     user_prior: float = 4.0
+    """Added under the root of a user's vector: users with few ratings get short ones."""
     floor: float = 0.02
+    """A share of the largest eigenvalue: directions with a smaller one are amplified no further."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,19 +104,30 @@ class Spectral(Strategy):
             object.__setattr__(self, "learn_from", LearnFrom(self.learn_from))
         except ValueError as error:
             raise ParameterError(f"learn_from must be listed or all, got {self.learn_from!r}") from error
-        require_count(buckets=self.buckets)
-        if self.buckets > MAX_ITEMS:
-            raise ParameterError(f"at most {MAX_ITEMS:,} buckets, got {self.buckets:,}")
-        _ = self._rounds, self._model  # which check their constants
+        require_count(buckets=self.buckets, item_rounds=self.item_rounds)
+        for what, value, most in (("buckets", self.buckets, MAX_ITEMS), ("item_rounds", self.item_rounds, MAX_ROUNDS)):
+            if value > most:
+                raise ParameterError(f"{what} must be at most {most:,}, got {value:,}")
+        require_positive(count_weight=self.count_weight)
+        require_not_negative(user_prior=self.user_prior)
+        require_at_most_scale(count_weight=self.count_weight, user_prior=self.user_prior)
+        if not MIN_FLOOR <= self.floor < 1:
+            raise ParameterError(f"floor must lie in [{MIN_FLOOR:g}, 1), got {self.floor!r}")
 
     @property
     def learns_from_unlisted(self) -> bool:
         """Whether users outside the list give the first round its item vectors."""
         return self.learn_from is LearnFrom.ALL
 
+    @property
+    def rounds(self) -> tuple[tuple[float, int], ...]:
+        """Four rounds."""
+        dim = self.dim or 1
+        return tuple(zip(SHARES, (max(WIDE, dim), max(WIDE, dim), max(MEDIUM, dim), dim), strict=True))
+
     def parameters(self) -> dict[str, float]:
         """Return every constant of the method; shares and widths of the rounds are in the steps."""
-        if self.learn_from is LearnFrom.LISTED:
+        if not self.learns_from_unlisted:
             return super().parameters()
         return {"learn_from_all": 1.0, **super().parameters(), **{name: float(getattr(self, name)) for name in _LEARNT}}
 
@@ -212,49 +142,82 @@ class Spectral(Strategy):
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """Return the steps of the rounds, after those of an item model where users outside the list take part."""
-        rounds = self._rounds
-        if self.learn_from is LearnFrom.LISTED:
-            return rounds.steps(declared)
-        return *self._item_steps(declared), *rounds.steps(declared, first_given=True)
+        return *(self._item_steps(declared) if self.learns_from_unlisted else ()), *super().steps(declared)
 
-    def publish(self, entries: Entries, run: Run) -> Float32Array:
-        """Return the last round's rows; everything learnt about items is erased."""
-        rounds = self._rounds
-        with Secrets() as secrets:
-            if self.learn_from is LearnFrom.LISTED:
-                # A random start costs nothing, and must not depend on the ratings: the theorem asks for that.
-                start = unit_gaussian_rows(run.randomness.stream("start"), len(entries.users), rounds.widths[0])
-                rows = rounds.publish(entries, whole_guide(start.astype(np.float64)), run, secrets)
-            else:
-                rows = rounds.publish(entries, self._item_vectors(entries, run, secrets), run, secrets, given=True)
-            return rows.astype(np.float32)
+    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray | Float64Array:
+        """Return random rows; or a vector per item from an item model: its own, or that of its bucket."""
+        _, width = self.rounds[0]
+        if not self.learns_from_unlisted:
+            # A random start costs nothing, and must not depend on the ratings: the theorem asks for that.
+            rows = unit_gaussian_rows(run.randomness.stream("start"), len(entries.users), width)
+            return whole_guide(rows.astype(np.float64))
+        others, bucket_of = entries.unlisted, None
+        assert others is not None
+        if not entries.universe_declared:
+            stream, cap = run.randomness.stream("buckets"), BUCKET_CAP * entries.most
+            others, bucket_of = into_buckets(others, entries.items, self.buckets, stream, cap=cap)
+        rows = unit_gaussian_rows(run.randomness.stream("first item rows"), others.shape[1], width)
+        vectors = self.learn_items(others, rows.astype(np.float64), entries, run, secrets)
+        return vectors if bucket_of is None else vectors[bucket_of]
 
-    @property
-    def _rounds(self) -> Rounds:
-        dim = self.dim or 1
-        return Rounds(
-            shares=SHARES,
-            widths=(max(WIDE, dim), max(WIDE, dim), max(MEDIUM, dim), dim),
-            centring=self.centring,
-            item_prior=self.item_prior,
-            percentile=self.percentile,
-        )
+    def learn_items(
+        self, ratings: Matrix, item_rows: Float64Array, entries: Entries, run: Run, secrets: Secrets
+    ) -> Float64Array:
+        """Return a unit row per item (or bucket). They are private: everything in them has passed through noise.
 
-    @property
-    def _model(self) -> ItemModel:
-        return ItemModel(
-            dim=self._rounds.widths[0],
-            rounds=self.item_rounds,
-            count_weight=self.count_weight,
-            user_prior=self.user_prior,
-            floor=self.floor,
-        )
+        Args:
+            ratings: users x items (or buckets), in the units of ``entries``.
+            item_rows: what the first round starts from.
+            entries: says what one unit counts, and the most that one rating does.
+            run: the settled steps.
+            secrets: where sums and users' vectors are kept for erasing.
+        """
+        by_item, prior = Transposed(ratings), self.user_prior * entries.bounds.largest**2
+        for number in range(1, self.item_rounds + 1):
+            name = _step_name(number)
+            users = directions(by_item, whole_guide(item_rows), value=entries.value, prior=prior, secrets=secrets)
+            noisy = noisy_sums(
+                by_item,
+                secrets.keep(np.column_stack([users, np.full(len(users), self.count_weight)])),
+                step=run.step(name),
+                grid=run.grid(name),
+                value=entries.value,
+                noise=run.noise(name),
+                secrets=secrets,
+                progress=run.progress,
+            )
+            item_rows = self.rows_from(noisy, run.grid(name).sigma ** 2, last=number == self.item_rounds)
+        return item_rows
+
+    def rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
+        """Return item rows from noisy sums: centred by the counts, whitened less the noise's own Gram, at norm 1.
+
+        Before the last round, rows that are mostly noise are shortened (Wiener).
+        """
+        counts = np.maximum(noisy[:, -1] / self.count_weight, 0.0)
+        sums = noisy[:, :-1]
+        if counts.sum() > 0:
+            sums = sums - np.outer(counts, sums.sum(axis=0) / counts.sum())
+        # Noise adds the same variance in every direction: without it taken out, whitening would favour noise.
+        gram = sums.T @ sums - len(sums) * variance * np.eye(sums.shape[1])
+        values, vectors = np.linalg.eigh(gram)
+        if not values[-1] > 0:  # nothing but noise: any scale will do
+            values = np.ones_like(values)
+        scale = 1 / np.sqrt(np.maximum(values, self.floor * values[-1]))
+        white = sums @ (vectors * scale)
+        squares = np.einsum("ij,ij->i", white, white)
+        positive = np.where(squares > 0, squares, 1.0)
+        rows: Float64Array = white / np.sqrt(positive)[:, None]
+        if not last:
+            expected = variance * float((scale**2).sum())
+            rows *= np.sqrt(np.maximum(0.0, squares - expected) / positive)[:, None]
+        return rows
 
     def _item_steps(self, declared: Declared) -> list[Step]:
         # Ratings of one user add up in a bucket; where a clip bounds a user's sum, it bounds that too.
         several = BUCKET_CAP if declared.items is None and declared.unit is Unit.RATING else 1
         rows = self.buckets if declared.items is None else declared.items
-        numbers = self._rounds.widths[0] + 1
+        numbers = self.rounds[0][1] + 1
         return [
             Step(
                 name=_step_name(number + 1),
@@ -272,15 +235,3 @@ class Spectral(Strategy):
             )
             for number in range(self.item_rounds)
         ]
-
-    def _item_vectors(self, entries: Entries, run: Run, secrets: Secrets) -> Float64Array:
-        """Return one vector per item from the item model: its own, or that of its bucket."""
-        model = self._model
-        others = entries.unlisted
-        assert others is not None
-        largest = entries.bounds.largest
-        if entries.universe_declared:
-            return model.learn(others, entries.value, largest, run, secrets)
-        stream = run.randomness.stream("buckets")
-        hashed, bucket_of = into_buckets(others, entries.items, self.buckets, stream, cap=BUCKET_CAP * entries.most)
-        return model.learn(hashed, entries.value, largest, run, secrets)[bucket_of]

@@ -104,9 +104,6 @@ class DryRun:
     guarantee: Guarantee
     certificate: Certificate
     """Without its files, and without the hash of a ledger's line."""
-    sigma: float
-    mu: float | None
-    """What it would cost; None without noise."""
     balance: Balance | None
     """The ledger after it."""
     work: Estimate
@@ -223,8 +220,6 @@ def dry_run(
     return DryRun(
         guarantee=guarantee,
         certificate=certificate,
-        sigma=ready.steps[-1].grid.sigma,
-        mu=total_mu(ready.steps) if ready.steps[-1].grid.sigma else None,
         balance=balance,
         work=estimate(ready.steps, ratings=counted, items=len(ready.selected.items)),
     )

@@ -8,7 +8,6 @@ import pytest
 from scipy.special import betainc, betainccinv, erfcx, gammainc, gammainccinv, gammaincinv, ndtr, ndtri
 
 from pricdr.privacy.accounting import delta_of, epsilon_of, mu_of
-from pricdr.privacy.audit import guess_probabilities
 from pricdr.release.checks import floor_of
 
 CLOSE = 1e-11
@@ -91,18 +90,6 @@ def test_noise_alone_falls_below_a_floor_with_at_most_the_stated_probability(cou
     assert below <= (level * (1 + 1e-6) if count < 1_000_000 else level / 3)
     # And it gives little away: the exact quantile is at most 0.85 standard normal numbers longer.
     assert gammainc(count / 2, (floor + 0.85) ** 2 / 2) > level
-
-
-@pytest.mark.parametrize("trials", [0, 1, 10, 20_000])
-@pytest.mark.parametrize("log_odds", [0.0, 0.5, 4.0, 64.0])
-def test_probabilities_of_guesses(trials, log_odds):
-    found = guess_probabilities(trials, log_odds)
-    assert len(found) == trials + 1
-    with mp.workdps(60):
-        chance = 1 / (1 + mp.exp(-mp.mpf(log_odds)))
-        for k in {0, trials // 3, trials // 2, int(trials * chance), trials}:
-            true = mp.binomial(trials, k) * chance**k * (1 - chance) ** (trials - k)
-            assert relative_error(found[k], true) < 1e-9 if true > 1e-290 else found[k] < 1e-289
 
 
 def _profile(mu: float, epsilon: float) -> mp.mpf:

@@ -198,7 +198,7 @@ def publish(
             require_absent(out)
             foreseen, need, seconds = task.foresee()
             _say_dry_run(foreseen, ledger, need, seconds)
-            record("dry_run", sigma=foreseen.sigma, mu=foreseen.mu)
+            record("dry_run", sigma=foreseen.certificate.sigma, mu=foreseen.certificate.mu)
             write_json(json_output, _dry_run_json(foreseen, out, need, seconds))
             return
         # The folder first: an output that cannot be written must be noticed before the budget is spent.
@@ -559,10 +559,10 @@ def _say_dry_run(foreseen: "DryRun", ledger: Path | None, need: "Need | None", s
     from pricdr.release.readme import statement
 
     certificate, balance = foreseen.certificate, foreseen.balance
-    if foreseen.mu is None:
+    if certificate.mu is None:
         say("noise: none", "cost: it is NOT PRIVATE, and no ledger counts it")
     else:
-        say(f"noise: sigma {foreseen.sigma:.6g} in the published numbers; mu {foreseen.mu:.6g} in all")
+        say(f"noise: sigma {certificate.sigma:.6g} in the published numbers; mu {certificate.mu:.6g} in all")
         say(f"cost: {foreseen.guarantee}")
     _say_nominal(certificate)
     if balance is not None:
@@ -595,8 +595,8 @@ def _dry_run_json(foreseen: "DryRun", out: Path, need: "Need | None", seconds: f
     return {
         "dry_run": True,
         "release": str(out),
-        "sigma": foreseen.sigma,
-        "mu": foreseen.mu,
+        "sigma": content["sigma"],
+        "mu": content["mu"],
         "ledger": None
         if balance is None
         else {

@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainccinv, ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import betainccinv, expit, ndtr, ndtri
 
 from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.csr import CSR, sp
@@ -323,29 +324,15 @@ def largest_rate(errors: int, trials: int, allowance: float) -> float:
     return 1.0 if errors >= trials else float(betainccinv(errors + 1, trials - errors, allowance))
 
 
-def guess_probabilities(guesses: int, log_odds: float) -> Float64Array:
-    """Return the probabilities of 0, 1, … correct guesses, each correct with these odds.
-
-    >>> guess_probabilities(2, 0.0).tolist()
-    [0.25, 0.5, 0.25]
-    """
-    odds = math.exp(log_odds)
-    likeliest = min(guesses, int((guesses + 1) / (1 + 1 / odds)))
-    more, fewer = np.arange(likeliest + 1.0, guesses + 1), np.arange(likeliest - 1.0, -1, -1)
-    with np.errstate(under="ignore"):  # from the likeliest count outwards, so that no product grows
-        above = np.cumprod((guesses + 1 - more) / more * odds)
-        below = np.cumprod((fewer + 1) / (guesses - fewer) / odds)
-    relative = np.concatenate([below[::-1], [1.0], above])
-    return np.asarray(relative / relative.sum())
-
-
 def one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """Return the chance of so many correct guesses under (ε, δ)-privacy (Steinke et al. 2023, Theorem 5.2)."""
-    # Every guess is right with chance e^ε / (1 + e^ε) at most.
-    probabilities = guess_probabilities(guesses, epsilon)
-    at_least = probabilities[correct:].sum()
-    short_by = np.cumsum(probabilities[:correct][::-1])  # P(short of so many by 1, by 1 or 2, …)
+    from scipy.stats import binom  # half a second to import, and nothing else here needs it
+
+    # Every guess is right with chance e^ε / (1 + e^ε) at most. Wrong ones are counted: their chance keeps its digits.
+    wrong, chance = np.arange(guesses - correct + 1, guesses + 1), expit(-epsilon)
+    short_by = np.cumsum(binom.pmf(wrong, guesses, chance))  # P(short of so many by 1, by 1 or 2, …)
     gaps = short_by / np.arange(1, correct + 1)
+    at_least = binom.cdf(guesses - correct, guesses, chance)
     return float(min(1.0, at_least + 2 * canaries * delta * gaps.max(initial=0.0)))
 
 
@@ -363,14 +350,15 @@ def one_run_bound(canaries: int, guesses: int, correct: int, delta: float, confi
 
 def guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> int:
     """Return how many of the boldest guesses to make: what would give the best bound if μ were as claimed."""
+
+    def chances(cut: float) -> tuple[float, float]:
+        """Return the chances of being among the boldest, |score − μ/2| above ``cut``, and right, or wrong."""
+        return float(ndtr(mu / 2 - cut)), float(ndtr(-mu / 2 - cut))
+
     best = (-1.0, 1)
     for guesses in np.unique(np.geomspace(10, canaries, 25).astype(int)):
-        # boldest guesses: |score − μ/2| above t, where the two-sided tail holds guesses/canaries of the mass
-        low, high = 0.0, 40.0
-        for _ in range(60):
-            cut = (low + high) / 2
-            right, wrong = float(ndtr(mu / 2 - cut)), float(ndtr(-mu / 2 - cut))
-            low, high = (cut, high) if (right + wrong) * canaries > guesses else (low, cut)
-        correct = math.floor(guesses * right / (right + wrong)) if right + wrong > 0 else 0
+        cut = brentq(lambda cut, share: sum(chances(cut)) - share, -1.0, mu + 40, args=(guesses / canaries,))
+        right, wrong = chances(cut)
+        correct = math.floor(guesses * right / (right + wrong))
         best = max(best, (one_run_bound(canaries, int(guesses), correct, delta, confidence), int(guesses)))
     return best[1]

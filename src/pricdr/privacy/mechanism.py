@@ -199,19 +199,17 @@ class Entries:
 
         ``summed``: a clip bounds the sum of a user's ratings, for strategies that learn from them.
         """
-        if not summed:
-            listed = ratings.units(bounds.steps)
-            return cls(listed, ratings.users, ratings.items, bounds, bounds.rating_step, bounds.levels)
-        limited = bounds.clip is not None
+        forced = bounds.units if summed else bounds.steps
+        limited = summed and bounds.clip is not None
         return cls(
-            ratings.units(bounds.units),
+            ratings.units(forced),
             ratings.users,
             ratings.items,
             bounds,
             value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
             most=bounds.most_units if limited else bounds.levels,
             universe_declared=universe_declared,
-            unlisted=None if unlisted is None else unlisted.units(bounds.units),
+            unlisted=None if unlisted is None else unlisted.units(forced),
         )
 
     def __repr__(self) -> str:

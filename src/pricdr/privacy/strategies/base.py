@@ -36,17 +36,14 @@ class GuideRows(Protocol):
     @property
     def matrix(self) -> Float32Array:
         """Users x columns."""
-        ...
 
     @property
     def users(self) -> Ids:
         """One id per row."""
-        ...
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise in it, as far as is known: it helps, and the promise does not rest on it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,7 +4,6 @@ import gzip
 import subprocess
 import sys
 import tempfile
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,8 @@ import pricdr.randomness
 from pricdr import Guarantee, Ratings, publish
 from pricdr.cli import run
 from pricdr.errors import PriCDRError
+from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.strategies import base, rounds, spectral
 from pricdr.strategies import JLT, SJLT, Guided, LearnFrom, Spectral
 from tests.settings import config
 
@@ -156,24 +157,6 @@ def test_permissions_of_secrets(files):
     assert private.encode() not in _everything(files / "out")
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [JLT(dim=16), SJLT(dim=16), Spectral(), Spectral(learn_from=LearnFrom.ALL)],
-    ids=lambda strategy: strategy.name,
-)
-def test_size_depends_on_the_lists_alone(tmp_path, strategy):
-    """No ratings to speak of, or every item rated: the same sizes, file by file."""
-    users, items = [f"u{i}" for i in range(40)], [f"i{i}" for i in range(30)]
-    sparse = Ratings.from_triples(users[:1], items[:1])
-    dense = Ratings.from_triples([u for u in users for _ in items], items * len(users))
-    sizes = []
-    for name, ratings in (("sparse", sparse), ("dense", dense)):
-        release = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=strategy, users=users, items=items)
-        folder = release.save(tmp_path / name)
-        sizes.append({path.name: path.stat().st_size for path in folder.iterdir()})
-    assert sizes[0] == sizes[1]
-
-
 USERS, ITEMS = [f"u{i}" for i in range(40)], [f"i{i}" for i in range(30)]
 
 
@@ -182,29 +165,6 @@ def _five_each(seed, value):
     rng = np.random.default_rng(seed)
     cells = [(u, i) for u in USERS for i in rng.choice(ITEMS, 5, replace=False)]
     return Ratings.from_triples(*zip(*cells, strict=True), [value] * len(cells))
-
-
-@pytest.mark.parametrize("strategy", [JLT(dim=16), SJLT(dim=16)], ids=str)
-def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy):
-    """What time is made of: item rows drawn, multiply-adds in the product, noise drawn."""
-    import pricdr.privacy.strategies.base as base
-    from pricdr.privacy.noise import DiscreteGaussian
-
-    counts = set()
-    for seed, value in ((0, 1.0), (1, 5.0), (2, 3.0)):
-        drawn, products = [], []
-        draw, run = DiscreteGaussian.draw, base.release_rows
-        monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
-        monkeypatch.setattr(
-            base,
-            "release_rows",
-            lambda e, r, p=products, f=run, **k: (p.append((e.matrix.nnz * r.shape[1], r.shape)), f(e, r, **k))[1],
-        )
-        publish(_five_each(seed, value), PROMISE, strategy=strategy, users=USERS, items=ITEMS)
-        counts.add((sum(drawn), len(drawn), tuple(products)))
-        monkeypatch.undo()
-    assert len(counts) == 1
-    assert next(iter(counts))[2] == ((40 * 5 * 16, (30, 16)),)
 
 
 def _stored(matrix):
@@ -231,6 +191,8 @@ def _guided():
 @pytest.mark.parametrize(
     ("strategy", "listed", "sums"),
     [
+        (JLT(dim=16), USERS, [40 * 16]),
+        (SJLT(dim=16), USERS, [40 * 16]),
         (Spectral(), USERS, [17, 40 * 16, 17, 40 * 16, 9, 40 * 8, 9, 40 * 8]),
         (_guided, USERS, [9, 40 * 8, 9, 40 * 8, 9, 40 * 8]),
         (
@@ -239,59 +201,26 @@ def _guided():
             [30 * 17, 30 * 17, 30 * 16, 17, 30 * 16, 9, 30 * 8, 9, 30 * 8],
         ),
     ],
-    ids=["spectral", "guided", "spectral from all"],
+    ids=["jlt", "sjlt", "spectral", "guided", "spectral from all"],
 )
-def test_the_amount_of_work_of_learning_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy, listed, sums):
-    """Multiply-adds of every sum and the noise of every step: the same for other items, and for other values."""
-    import pricdr.privacy.strategies.rounds as rounds
-    import pricdr.privacy.strategies.spectral as spectral
-    from pricdr.privacy.noise import DiscreteGaussian
-
+def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy, listed, sums):
+    """What time is made of: multiply-adds of every sum and noise of every step; for other items, and other values."""
     strategy = strategy() if callable(strategy) else strategy
     counts = set()
     for seed, value in ((0, 1.0), (1, 5.0), (2, 3.0)):
         drawn, products = [], []
         draw = DiscreteGaussian.draw
         monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
-        for module in (rounds, spectral):
-            for name in ("directions", "noisy_sums"):
+        for module in (base, rounds, spectral):
+            for name in vars(module).keys() & {"release_rows", "directions", "noisy_sums"}:
                 monkeypatch.setattr(module, name, _counted(getattr(module, name), products))
         publish(_five_each(seed, value), PROMISE, strategy=strategy, users=listed, items=ITEMS)
         counts.add((tuple(drawn), tuple(products)))
         monkeypatch.undo()
-    assert len(counts) == 1
-    drawn, products = next(iter(counts))
+    ((drawn, products),) = counts
     assert list(drawn) == sums
-    assert len(products) > len(sums), "every step adds up vectors, and most learn directions before"
-
-
-@pytest.mark.parametrize("fails", [False, True], ids=["to its end", "until it fails"])
-@pytest.mark.parametrize("strategy", [Spectral(), _guided, Spectral(learn_from=LearnFrom.ALL)])
-def test_what_was_learnt_is_erased_when_publish_returns(monkeypatch, strategy, fails):
-    """Sums and directions would tell more than was paid for: nothing of them stays in memory, whatever happens."""
-    import pricdr.privacy.strategies.rounds as rounds
-    from pricdr.privacy import mechanism
-
-    strategy = strategy() if callable(strategy) else strategy
-    kept, held = [], []
-    keep, sums = mechanism.Secrets.keep, rounds.noisy_sums
-
-    def keeping(self, array):
-        kept.append(array)
-        held.append(bool(np.any(array)))
-        return keep(self, array)
-
-    def failing(*arguments, step, **options):
-        if fails and step.name == "rows":
-            raise PriCDRError("the disk is on fire")
-        return sums(*arguments, step=step, **options)
-
-    monkeypatch.setattr(mechanism.Secrets, "keep", keeping)
-    monkeypatch.setattr(rounds, "noisy_sums", failing)
-    with pytest.raises(PriCDRError) if fails else nullcontext():
-        publish(_five_each(0, 1.0), PROMISE, strategy=strategy, users=USERS[:30], items=ITEMS)
-    assert sum(held) > 8, "the test must see the arrays it looks for"
-    assert not any(np.any(array) for array in kept)
+    assert len(products) >= len(sums), "every step adds up vectors, and most learn directions before"
+    assert strategy.learns or products == ((40 * 5 * 16, (30, 16)),)
 
 
 def test_a_gzip_bomb_is_refused_in_bounded_memory(tmp_path):

@@ -29,11 +29,11 @@ def test_what_was_declared_is_in_the_certificate_and_in_the_readme(tmp_path, mon
     assert "no issuer is named" in readme(nobody)
 
 
-@pytest.mark.parametrize("issuer", HOSTILE, ids=repr)
-def test_an_issuer_is_one_short_printable_line(tmp_path, issuer):
+def test_an_issuer_is_one_short_printable_line(tmp_path):
     ledger = Ledger.create(tmp_path / "budget.jsonl", Guarantee(epsilon=8, delta=1e-6))
-    with pytest.raises(ParameterError, match="issuer must be 1 to 200 printable characters"):
-        published(issuer=issuer, ledger=ledger)
+    for issuer in HOSTILE:
+        with pytest.raises(ParameterError, match="issuer must be 1 to 200 printable characters"):
+            published(issuer=issuer, ledger=ledger)
     assert not ledger.read().spends, "refused before anything was paid"
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, signing, verify
+from pricdr import Bounds, Guarantee, Ratings, publish, signing
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release.certificate import rounded_up
-from pricdr.release.checks import check_ledger, check_matrix
+from pricdr.release.checks import check_matrix
 from pricdr.signing import create_keys, read_public_key
 from pricdr.strategies import JLT, Features, Spectral
 
@@ -103,34 +103,13 @@ def test_whoever_is_outside_the_list_and_nobody_else_teaches_the_item_model(monk
     assert sorted(seen[0].unlisted.matrix.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
 
 
-def test_a_wide_release_verifies(tmp_path):
-    """Its file is hardly longer than its numbers: the least size that is asked of it must not be more."""
-    release = _release(users=50, dim=500, bounds=Bounds())
-    assert verify(release.save(tmp_path / "wide")).matrix.shape == (50, 500)
-
-
-def test_a_release_by_item_features_says_what_its_promise_rests_on():
-    table = ItemFeatures(("x", "y", "z"), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
-    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
-    certificate = publish(ratings, PROMISE, strategy=Features(features=table, dim=2)).certificate
-    rests_on = "and the promise rests on their not being made from these ratings."
-    assert f"The item features: they were declared public, {rests_on}" in certificate.not_protected
-
-
-def test_rows_of_item_features_are_not_counted_on_to_cancel():
+def test_a_release_by_item_features_says_what_its_promise_rests_on_and_does_not_count_on_rows_to_cancel():
     """Two items may have the same features: then a user's ratings add up like t, not like √t."""
     strategy = Features(features=ItemFeatures(("x", "y"), np.eye(2)), dim=2)
     ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
-    figures = publish(ratings, PROMISE, strategy=strategy).certificate.whole_user
-    assert [figure.removed_typically for figure in figures] == [None, None, None]
+    certificate = publish(ratings, PROMISE, strategy=strategy).certificate
+    rests_on = "and the promise rests on their not being made from these ratings."
+    assert f"The item features: they were declared public, {rests_on}" in certificate.not_protected
+    assert [figure.removed_typically for figure in certificate.whole_user] == [None, None, None]
     with pytest.raises(ParameterError, match="for its own jlt and sjlt"):
         publish(ratings, PROMISE, strategy=strategy, calibration="paper")
-
-
-def test_a_ledger_of_the_same_budget_is_another_ledger(tmp_path):
-    paid, other = (Ledger.create(tmp_path / name, PROMISE) for name in ("paid", "other"))
-    ratings = Ratings.from_triples(["a"], ["x"])
-    folder = publish(ratings, PROMISE, strategy=JLT(dim=4), ledger=paid).save(tmp_path / "release")
-    assert len(check_ledger(paid, [folder]).balance.spends) == 1
-    with pytest.raises(VerificationError, match="their first lines differ"):
-        check_ledger(other, [folder])

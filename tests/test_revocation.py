@@ -75,38 +75,34 @@ def test_a_notice_by_another_key_than_the_release_s_draws_a_warning(made, notice
     assert read.remarks == ("x.revocation names this release and was ignored: another key signed it",)
 
 
-def test_only_the_key_that_signed_can_revoke(made, tmp_path):
-    out = tmp_path / "notices"
-    with pytest.raises(
-        InputError, match=r"other did not sign .*one: the key that did has the fingerprint [0-9a-f]{64}"
-    ):
-        revoke(made / "one", key=made / "other", reason="mine now", out=out)
-    with pytest.raises(InputError, match="unsigned is not signed"):
-        revoke(made / "unsigned", key=made / "key", reason="because", out=out)
-    assert not out.exists()
-
-
-def test_a_notice_is_never_put_inside_a_release(made, tmp_path):
-    for out in ("one", "one/notices", "two", "two/notices", "one/../two"):
-        with pytest.raises(OutputError, match="put it beside releases"):
-            revoke(made / "one", key=made / "key", reason="because", out=made / out)
-    (tmp_path / "link").symlink_to(made / "one")
-    with pytest.raises(OutputError, match="put it beside releases"):
-        revoke(made / "one", key=made / "key", reason="because", out=tmp_path / "link")
-    verify(made / "one")
-    verify(made / "two")
-
-
-def test_a_release_is_revoked_once(made, notices):
-    with pytest.raises(OutputError, match="exists already"):
-        revoke(made / "one", key=made / "key", reason="again", out=notices)
-
-
-@pytest.mark.parametrize("reason", ["", " ", "x" * 401, "a\nb", "\x1b[2J", "\u202eab", " a", "\ud800"], ids=repr)
-def test_a_reason_is_one_short_printable_line(made, tmp_path, reason):
-    with pytest.raises(ParameterError, match="reason must be 1 to 400 printable characters"):
-        revoke(made / "one", key=made / "key", reason=reason, out=tmp_path / "notices")
-    assert not (tmp_path / "notices").exists()
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"key": "other"}, InputError, r"other did not sign .*one: the key that did has the fingerprint [0-9a-f]{64}"),
+        ({"release": "unsigned"}, InputError, "unsigned is not signed"),
+        ({"out": "notices"}, OutputError, "exists already"),
+        *(
+            ({"out": f"made/{out}"}, OutputError, "put it beside releases")
+            for out in ("one", "two/notices", "one/../two")
+        ),
+        ({"out": "link"}, OutputError, "put it beside releases"),
+        *(
+            ({"reason": reason}, ParameterError, "reason must be 1 to 400 printable characters")
+            for reason in ("", " ", "x" * 401, "a\nb", "\x1b[2J", "\u202eab", " a", "\ud800")
+        ),
+    ],
+    ids=repr,
+)
+def test_only_the_key_that_signed_can_revoke_once_beside_releases_and_for_a_reason(made, notices, changes, error, says):
+    folder = notices.parent
+    (folder / "made").symlink_to(made)
+    (folder / "link").symlink_to(made / "one")
+    before = sorted(made.rglob("*")), sorted(notices.rglob("*"))
+    given = {"release": "one", "key": "key", "reason": "because", "out": "new", **changes}
+    with pytest.raises(error, match=says):
+        revoke(made / given["release"], key=made / given["key"], reason=given["reason"], out=folder / given["out"])
+    assert (sorted(made.rglob("*")), sorted(notices.rglob("*"))) == before
+    assert not (folder / "new").exists()
 
 
 def test_unverified_and_revocations_exclude_each_other(made, notices):

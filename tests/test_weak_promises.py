@@ -104,15 +104,6 @@ def test_one_field_decides_what_every_command_does_with_a_release(company, capsy
     assert pricdr(*guided, "h", *config(allow_not_private_guide=True))[0] == 0
 
 
-def test_publish_says_it_too(tmp_path, capsys):
-    (tmp_path / "r.csv").write_text("user,item\na,x\nb,y\n")
-    fixed = ["publish", str(tmp_path / "r.csv"), "--delta", "1e-6", "--out"]
-    for epsilon, warnings in (("8", 0), ("12", 1), ("20", 2)):
-        assert run([*fixed, str(tmp_path / epsilon), "--epsilon", epsilon]) == 0
-        shown = capsys.readouterr().err
-        assert len(re.findall(r"warning: (epsilon = \d+ is above|NOT PRIVATE, LITTLE IS PROMISED)", shown)) == warnings
-
-
 def test_what_promises_nothing_is_not_said_to_promise_little():
     for seeded in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
         certificate = _released(20, **seeded).certificate

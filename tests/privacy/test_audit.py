@@ -91,6 +91,8 @@ def test_impossible_audits_are_refused():
             audit(subject, **wrong)
     with pytest.raises(ParameterError, match="needs a dimension"):
         Subject.of(PROMISE, Spectral(), Bounds())
+    with pytest.raises(ParameterError, match="nothing to audit"):  # rounding hides every change in pure noise
+        audit_likelihood_ratio(Subject.of(Guarantee(epsilon=1e-9, delta=1e-9), Features(dim=2), Bounds()), draws=10)
 
 
 def test_reaching_the_claim_does_not_refute_it():
@@ -151,24 +153,21 @@ def test_the_command_exits_with_one_when_the_claim_is_refuted(monkeypatch, capsy
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "says"),
     [
-        ["audit"],
-        ["audit", "--strategy", "jlt"],
-        ["audit", "--strategy", "jlt", "--epsilon", "-1", "--delta", "1e-6"],
-        ["audit", "--strategy", "jlt", "--epsilon", "1", "--delta", "1e-6", "--unit", "user"],
-        ["audit", "nowhere"],
+        ("", ""),
+        ("--strategy jlt", ""),
+        ("--strategy jlt --epsilon -1 --delta 1e-6", ""),
+        ("--strategy jlt --epsilon 1 --delta 1e-6 --unit user", "clip"),
+        ("nowhere", "no such folder"),
+        ("plain", "no claim to audit"),
     ],
 )
-def test_bad_requests_end_in_one_line(arguments, capsys):
-    assert run(arguments) == 2
+def test_bad_requests_end_in_one_line(tmp_path, monkeypatch, arguments, says, capsys):
+    monkeypatch.chdir(tmp_path)
+    publish(Ratings.from_triples(["a", "b"], ["x", "y"]), PROMISE, insecure_no_noise=True).save("plain")
+    assert run(["audit", *arguments.split()]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("error: ")
     assert captured.err.count("\n") == 1
-
-
-def test_a_release_without_noise_has_no_claim_to_audit(tmp_path, capsys):
-    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
-    publish(ratings, PROMISE, insecure_no_noise=True).save(tmp_path / "plain")
-    assert run(["audit", str(tmp_path / "plain")]) == 2
-    assert "no claim to audit" in capsys.readouterr().err
+    assert says in captured.err

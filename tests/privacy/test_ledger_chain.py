@@ -164,7 +164,7 @@ def test_a_ledger_edited_or_forged_with_all_its_hashes_fails_its_check(releases)
 
 def test_releases_of_other_ledgers_and_of_none_are_told_apart(releases, tmp_path):
     ledger, _ = releases
-    other = Ledger.create(tmp_path / "other.jsonl", Guarantee(epsilon=7, delta=1e-6))
+    other = Ledger.create(tmp_path / "other.jsonl", BUDGET)
     elsewhere = publish(RATINGS, PROMISE, users=["a", "b"], ledger=other).save(tmp_path / "other.release")
     nowhere = publish(RATINGS, PROMISE, users=["a", "b"]).save(tmp_path / "none.release")
     with pytest.raises(VerificationError, match=r"other\.release was made with a ledger other than"):

@@ -13,6 +13,7 @@ from pricdr.strategies import JLT, SJLT, Spectral
 USERS = tuple(f"u{i}" for i in range(30))
 ITEMS = tuple(f"i{i}" for i in range(20))
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
+TO_USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
 
 
 def _ratings(changed=None, seed=0):
@@ -108,10 +109,12 @@ def test_values_are_published_in_declared_steps():
 
 
 def test_the_user_unit_clips_profiles():
-    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
-    release = publish(_ratings(), guarantee, bounds=Bounds(clip=1.5), users=USERS, insecure_no_noise=True)
+    to_user = {"bounds": Bounds(clip=1.5), "users": USERS}
+    release = publish(_ratings(), TO_USER, insecure_no_noise=True, **to_user)
     assert np.linalg.norm(release.matrix, axis=1).max() <= 1.5 * (1 + 1e-6)
-    assert release.certificate.sensitivity == 3
+    certificate = publish(_ratings(), TO_USER, strategy=JLT(), **to_user).certificate
+    assert (certificate.sensitivity, certificate.whole_user) == (3, [])
+    assert epsilon_for(certificate.sigma, 1e-6, sensitivity=3, dim=200) == pytest.approx(4)
 
 
 @pytest.mark.parametrize(("strategy", "dim"), [(JLT(dim=None), 200), (SJLT(dim=None), 200), (Spectral(), 8)])
@@ -210,7 +213,6 @@ def test_extreme_epsilons_are_certified_or_refused_before_the_spend(tmp_path, ep
 
 
 LIKED = Ratings.from_triples(["a"], ["x"])
-TO_USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
 PAPER = {"calibration": Calibration.PAPER}
 
 

@@ -1,4 +1,4 @@
-"""What is attacked is what ``publish`` does, with neighbours as far apart as the unit allows; and what it leaves."""
+"""What is attacked is what ``publish`` does, with neighbours as far apart as the unit allows."""
 
 import math
 
@@ -9,9 +9,7 @@ from scipy import stats
 from pricdr import Bounds, Guarantee, Ledger, Ratings, publish
 from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.randomness import Secret, Simulation
-from pricdr.signing import create_keys
 from pricdr.strategies import JLT, SJLT
-from tests.attacks.metadata import folder_contents, metadata
 from tests.attacks.reconstruction import undo_seed
 from tests.attacks.rows import residue_counts
 from tests.attacks.target import (
@@ -110,18 +108,3 @@ def test_a_seeded_release_gives_every_rating_away_and_says_it_is_not_private(str
     assert np.array_equal(np.rint(undo_seed(release.matrix, opened, 7)), ratings)
     assert not release.certificate.private
     assert not np.array_equal(np.rint(undo_seed(release.matrix, opened, 8)), ratings)
-
-
-@pytest.mark.parametrize("setting", settings(8), ids=str)
-def test_our_folders_are_identical_for_neighbours_but_for_the_matrix(setting, rng, tmp_path):
-    """Names, sizes and bytes, signed too; for neighbours, and for empty ratings against full ones."""
-    private, _ = create_keys(tmp_path / "key")
-    absent, present = neighbouring_ratings(setting, 20, rng)
-    empty = absent * 0
-    empty[0, 0] = 1
-    seen = set()
-    for number, world in enumerate((absent, present, empty, 1 - empty)):
-        folder = private_release(setting, (world, world))(0).save(tmp_path / str(number), signing_key=private)
-        seen.add(metadata(folder_contents(folder)))
-        assert (folder / "certificate.json.sig").is_file()
-    assert len(seen) == 1

@@ -191,11 +191,3 @@ def test_figures_of_a_certificate_are_the_independent_accountants(epsilon):
         _is_the_independent(figure.removed_at_worst, c.sigma / t)
         _is_the_independent(figure.replaced_at_worst, c.sigma / (2 * t))
         _is_the_independent(figure.removed_typically, c.sigma / t**0.5)
-
-
-def test_user_level_figures_follow_from_the_clip():
-    guarantee = Guarantee(epsilon=3, delta=1e-6, unit=Unit.USER)
-    c = publish(RATINGS, guarantee, strategy=JLT(), users=USERS, bounds=Bounds(clip=7)).certificate
-    assert c.sensitivity == 14
-    assert get_epsilon_gaussian(c.sigma / 14, 1e-6) == pytest.approx(3, rel=1e-4)
-    assert c.whole_user == []

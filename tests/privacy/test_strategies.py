@@ -86,14 +86,13 @@ def test_p_has_the_stated_density_and_no_empty_row(density):
     assert (p != 0).any(axis=1).all()
 
 
-@pytest.mark.parametrize("wrong", [{"dim": 0}, {"dim": -1}, {"dim": 2.5}])
-@pytest.mark.parametrize("kind", [JLT, SJLT])
-def test_a_dimension_below_one_is_refused(kind, wrong):
-    with pytest.raises(ParameterError, match="dim must be"):
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        *((kind, {"dim": dim}) for kind in (JLT, SJLT) for dim in (0, -1, 2.5)),
+        *((SJLT, {"density": density}) for density in (0, -0.1, 1.1, float("nan"))),
+    ],
+)
+def test_a_dimension_or_a_density_outside_its_range_is_refused(kind, wrong):
+    with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must"):
         kind(**wrong)
-
-
-@pytest.mark.parametrize("density", [0, -0.1, 1.1, float("nan")])
-def test_a_density_outside_its_range_is_refused(density):
-    with pytest.raises(ParameterError, match=r"density must lie in \(0, 1\]"):
-        SJLT(density=density)

@@ -94,7 +94,7 @@ def _published(
 ) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray]:
     """Return each trial's input, what was published of it (trials x rows x numbers), and what either expects."""
     way, pair = target.way, target.pair
-    (calibrated,) = (_with_noise(one, noise_scale) for one in way.calibrated(pair))
+    (calibrated,) = (with_noise(one, noise_scale) for one in way.calibrated(pair))
     name = calibrated.step.name
     truth = rng.random(trials) < 0.5
     side_by_side = replace(pair, guide=np.tile(pair.guide, (trials, 1)))
@@ -180,6 +180,7 @@ def _copies(pair: Neighbours, truth: BoolArray) -> CSR:
     return (placed[0] + placed[1]).tocsr()
 
 
-def _with_noise(calibrated: CalibratedStep, scale: float) -> CalibratedStep:
+def with_noise(calibrated: CalibratedStep, scale: float) -> CalibratedStep:
+    """Return a step with noise of another size, its sums as they were, on a grid as many times coarser."""
     grid = calibrated.grid
     return CalibratedStep(calibrated.step, Grid(grid.sigma * scale, grid.step * scale, grid.refinement))

@@ -19,11 +19,12 @@ import numpy.typing as npt
 from pricdr.arrays import BoolArray
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run
-from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Grid, calibrate, total_mu
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate, total_mu
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.strategies import Guided, LearnFrom, Spectral
 from tests.attacks.evidence import FloatArray, Tally, decide
 from tests.attacks.integer_reference import WholeSums
+from tests.attacks.learnt import with_noise
 from tests.attacks.trace_steps import Transcript, trace_steps
 
 _FOLLOWERS: Final = 20
@@ -59,11 +60,7 @@ class RoundsTarget:
     @cached_property
     def calibrated(self) -> tuple[CalibratedStep, ...]:
         """Its steps, their noise as promised times ``noise_scale``."""
-        scale = self.noise_scale
-        return tuple(
-            CalibratedStep(one.step, Grid(one.grid.sigma * scale, one.grid.step * scale, one.grid.refinement))
-            for one in self._promised
-        )
+        return tuple(with_noise(one, self.noise_scale) for one in self._promised)
 
     @property
     def mu(self) -> float:

@@ -146,7 +146,6 @@ def test_the_command_audits_a_folders_parameters(folder, tmp_path, capsys):
 
 def test_the_command_exits_with_one_when_the_claim_is_refuted(monkeypatch, capsys):
     monkeypatch.setattr("pricdr.privacy.steps.sigma_for", lambda *_, **__: 0.5)
-    monkeypatch.setattr(Subject, "__post_init__", lambda self: object.__setattr__(self, "claimed_epsilon", 0.1))
     arguments = ["audit", "--strategy", "jlt", "--epsilon", "0.1", "--delta", "1e-6", "--dim", "4"]
     assert run([*arguments, "--draws", "10000", "--canaries", "100"]) == 1
     assert "the claim is wrong" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The audit stays below the claim, comes close to it, and notices noise of 0.8 times the scale."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
 from pricdr.strategies import JLT, SJLT, Guided, Spectral
+from tests.attacks.learnt import with_noise
 
 pytestmark = pytest.mark.statistical
 
@@ -31,9 +33,10 @@ def _draws(case, epsilon):
     return 200_000 if case in LEARNT else 3_000_000 if epsilon < 1 else 600_000
 
 
-def _subject(case, epsilon, delta=1e-6, **more):
+def _subject(case, epsilon, delta=1e-6, *, noise_scale=1.0):
     strategy, unit, bounds = case
-    return Subject.of(Guarantee(epsilon=epsilon, delta=delta, unit=unit), strategy, bounds, **more)
+    subject = Subject.of(Guarantee(epsilon=epsilon, delta=delta, unit=unit), strategy, bounds)
+    return replace(subject, calibrated=tuple(with_noise(one, noise_scale) for one in subject.calibrated))
 
 
 @pytest.mark.parametrize(

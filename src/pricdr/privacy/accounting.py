@@ -55,11 +55,7 @@ class Unit(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guarantee:
-    """(ε, δ)-differential privacy for one rating or for one user.
-
-    >>> print(Guarantee(epsilon=4, delta=1e-6))
-    (4, 1e-06)-differential privacy for one rating
-    """
+    """(ε, δ)-differential privacy for one rating or for one user."""
 
     epsilon: float
     delta: float
@@ -103,11 +99,7 @@ def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...
 
 
 def is_private(epsilon: float) -> bool:
-    """Return whether a release that keeps this exact ε counts as private: the one rule for certificates and screens.
-
-    >>> is_private(16.0), is_private(16.01)
-    (True, False)
-    """
+    """Return whether a release that keeps this exact ε counts as private: the one rule for certificates and screens."""
     return epsilon <= HARDLY_ANY_EPSILON
 
 
@@ -125,13 +117,7 @@ def odds_factor(epsilon: float) -> str:
 
 
 def delta_warnings(delta: float, users: int) -> tuple[str, ...]:
-    """Return warnings about a δ that is too large to mean much: it is the chance of an unbounded failure.
-
-    >>> delta_warnings(1e-6, 1000)
-    ()
-    >>> len(delta_warnings(1e-3, 1000))
-    2
-    """
+    """Return warnings about a δ that is too large to mean much: it is the chance of an unbounded failure."""
     warnings = []
     if delta >= LARGE_DELTA:
         warnings.append(f"delta = {delta:g} is large: {RECOMMENDED_DELTA:g} or less is recommended")
@@ -157,9 +143,6 @@ def delta_of(mu: float, epsilon: float) -> float:
     δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ). With a, b the two arguments, e^ε φ(b) = φ(a), so δ = φ(a) (r(−a) − r(−b))
     for the Mills ratio r, in which nothing overflows. For small μ the two ratios nearly cancel; their difference is
     then the integral of −r′(x) = 1 − x r(x) over a stretch of length μ.
-
-    >>> f"{delta_of(1.0, 1.0):.4f}"
-    '0.1269'
     """
     upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     density = math.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
@@ -173,22 +156,14 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """Return the smallest ε at which a Gaussian mechanism with this μ is (ε, δ)-private: inverse of :func:`delta_of`.
-
-    >>> f"{epsilon_of(1.0, delta_of(1.0, 3.0)):.9f}"
-    '3.000000000'
-    """
+    """Return the smallest ε at which such a mechanism is (ε, δ)-private: inverse of :func:`delta_of`."""
     if mu == 0 or delta_of(mu, 0.0) <= delta:
         return 0.0
     return _crossing(partial(delta_of, mu), le, delta, start=mu * mu / 2 + mu)
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """Return the largest μ that is (ε, δ)-private: the other inverse of :func:`delta_of`.
-
-    >>> f"{mu_of(4.0, 1 / 16367):.4f}"
-    '1.0143'
-    """
+    """Return the largest μ that is (ε, δ)-private: the other inverse of :func:`delta_of`."""
     require_positive(epsilon=epsilon)
     require_probability(delta=delta)
     # 1e-12 below the root: more than the profile's own rounding error for every ε above 0.001
@@ -239,29 +214,17 @@ def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> flo
 
 
 def composed_mu(mus: Iterable[float]) -> float:
-    """Return μ of several Gaussian releases together, adaptive or not: squares add.
-
-    >>> composed_mu([3.0, 4.0])
-    5.0
-    """
+    """Return μ of several Gaussian releases together, adaptive or not: squares add."""
     return math.hypot(*mus)
 
 
 def grid_steps(refinement: int) -> float:
-    """Return the grid steps in one σ: the parameter of the discrete Gaussian r·Z₁ + Z₂, or of Z₁ alone for r = 1.
-
-    >>> grid_steps(1), round(grid_steps(4) / 1024, 3)
-    (1024.0, 4.123)
-    """
+    """Return the grid steps in one σ: the parameter of the discrete Gaussian r·Z₁ + Z₂, or of Z₁ alone for r = 1."""
     return float(GRID_STEPS) if refinement == 1 else GRID_STEPS * math.hypot(1, refinement)
 
 
 def paper_sigma(epsilon: float, delta: float, *, dim: int) -> float:
-    """Return σ = w/√k with the w of the paper's Algorithm 1, w = √(32 k ln(2/δ))/ε · ln(4k/δ).
-
-    >>> round(paper_sigma(4, 1 / 16367, dim=400) * 400**0.5)
-    1558
-    """
+    """Return σ = w/√k with the w of the paper's Algorithm 1, w = √(32 k ln(2/δ))/ε · ln(4k/δ)."""
     require_positive(epsilon=epsilon)
     require_probability(delta=delta)
     require_count(dim=dim)
@@ -313,19 +276,11 @@ class TradeOff:
         return self.mu * LATTICE_FACTOR
 
     def detections(self, false_alarms: float) -> float:
-        """Return the largest rate of detections at this rate of false alarms: Φ(Φ⁻¹(α) + μ′).
-
-        >>> round(TradeOff(mu=1.0, epsilon=4.0, delta=1e-6).detections(0.05), 4)
-        0.2595
-        """
+        """Return the largest rate of detections at this rate of false alarms: Φ(Φ⁻¹(α) + μ′)."""
         return float(ndtr(ndtri(false_alarms) + self.separation))
 
     def detections_by_guarantee(self, false_alarms: float) -> float:
-        """Return the rate of detections that (ε, δ) alone would still allow: min(e^ε α + δ, 1 − e^−ε (1 − δ − α), 1).
-
-        >>> round(TradeOff(mu=1.0, epsilon=1.0, delta=0.0).detections_by_guarantee(0.05), 4)
-        0.1359
-        """
+        """Return the detections that (ε, δ) alone would still allow: min(e^ε α + δ, 1 − e^−ε (1 − δ − α), 1)."""
         factor = math.exp(min(self.epsilon, 700.0))  # beyond it the product is above 1 for every α that is not 0
         return min(factor * false_alarms + self.delta, 1 - (1 - self.delta - false_alarms) / factor, 1.0)
 

@@ -16,11 +16,11 @@ from scipy.special import betainccinv, expit, ndtr, ndtri
 
 from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.csr import CSR, sp
-from pricdr.errors import ParameterError, require_count, require_positive, require_probability
+from pricdr.errors import ParameterError, require_count, require_probability
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
 from pricdr.privacy.mechanism import Secrets, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, Grid, SumKind, calibrate, total_mu
+from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, SumKind, calibrate, total_mu
 from pricdr.privacy.strategies.base import Projection, Strategy
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
@@ -45,22 +45,11 @@ class Subject:
     claimed_epsilon: float
     claimed_mu: float
 
-    def __post_init__(self) -> None:
-        require_probability(delta=self.delta)
-        require_positive(claimed_epsilon=self.claimed_epsilon, claimed_mu=self.claimed_mu)
-
     @classmethod
     def of(
-        cls,
-        guarantee: Guarantee,
-        strategy: Strategy,
-        bounds: Bounds,
-        *,
-        users: int = 1000,
-        items: int | None = None,
-        noise_scale: float = 1.0,
+        cls, guarantee: Guarantee, strategy: Strategy, bounds: Bounds, *, users: int = 1000, items: int | None = None
     ) -> "Subject":
-        """Return what :func:`pricdr.publish` would run; a ``noise_scale`` other than 1 makes it break its promise."""
+        """Return what :func:`pricdr.publish` would run."""
         if strategy.dim is None:
             raise ParameterError("an audit needs a dimension: give --dim a number")
         declared = Declared(bounds=bounds, unit=guarantee.unit, users=users, items=items)
@@ -68,21 +57,11 @@ class Subject:
         return cls(
             strategy=strategy,
             declared=declared,
-            calibrated=tuple(_scaled(one, noise_scale, bounds) for one in calibrated),
+            calibrated=calibrated,
             delta=guarantee.delta,
             claimed_epsilon=guarantee.epsilon,
             claimed_mu=total_mu(calibrated),
         )
-
-
-def _scaled(one: CalibratedStep, factor: float, bounds: Bounds) -> CalibratedStep:
-    """Return the same step with noise of another size: its sums as they were, on a grid as many times coarser."""
-    if factor == 1.0:
-        return one
-    grid = one.grid
-    if one.step.spread is None:
-        return CalibratedStep(one.step, Grid.for_noise(factor * grid.sigma, bounds=bounds, dim=one.step.numbers))
-    return CalibratedStep(one.step, Grid(factor * grid.sigma, factor * grid.step, grid.refinement))
 
 
 @dataclass(frozen=True)
@@ -227,12 +206,11 @@ def _given(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]
 def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]:
     """Return sums before and after one more joins a crowd that shares one direction.
 
-    In the user unit that one leaves a second crowd, which shares the opposite direction.
-
-    With users and items exchanged it is a user who rated a crowd of items that point one way.
+    In the user unit that one leaves a second crowd, of the opposite direction. With users and items exchanged it is a
+    user who rated a crowd of items that point one way.
     """
     value, change = _units(declared)
-    kind, counted = one.step.kind, one.step.kind is SumKind.COUNTED
+    counted = one.step.kind is SumKind.COUNTED
     width = one.step.numbers - (1 if counted else 0)
     weight = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1)) if counted else 0.0
     entries = np.zeros((2 * _CROWD + 1, 2), dtype=np.int64)
@@ -247,7 +225,7 @@ def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray
     for world in worlds:
         matrix = sp.csr_array(world)
         vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
-        if kind is SumKind.COUNTED:
+        if counted:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
         sums.append(_sums(one, matrix, vectors, value))
     return sums[0], sums[1]
@@ -282,16 +260,9 @@ class WorstPair:
     @classmethod
     def of(cls, subject: Subject) -> "WorstPair":
         """Return the pair that is further apart: a change among the listed users, or among those outside the list."""
-        pairs = [
-            cls(
-                tuple(
-                    worst_case(one, subject.strategy, subject.declared)
-                    for one in subject.calibrated
-                    if one.step.payer is payer
-                )
-            )
-            for payer in {one.step.payer for one in subject.calibrated}
-        ]
+        steps = subject.calibrated
+        groups = ([one for one in steps if one.step.payer is payer] for payer in {one.step.payer for one in steps})
+        pairs = [cls(tuple(worst_case(one, subject.strategy, subject.declared) for one in group)) for group in groups]
         furthest = max(pairs, key=lambda pair: pair.distance)
         if not furthest.distance:
             raise ParameterError("rounding hides every change beside so much noise: there is nothing to audit")
@@ -316,11 +287,7 @@ class WorstPair:
 
 
 def largest_rate(errors: int, trials: int, allowance: float) -> float:
-    """Return the largest error rate that still makes so few errors with probability ``allowance`` (Clopper-Pearson).
-
-    >>> f"{largest_rate(0, 100, 0.05):.4f}"
-    '0.0295'
-    """
+    """Return the largest error rate that still makes so few errors with probability ``allowance`` (Clopper-Pearson)."""
     return 1.0 if errors >= trials else float(betainccinv(errors + 1, trials - errors, allowance))
 
 

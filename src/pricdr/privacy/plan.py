@@ -108,10 +108,6 @@ def equal_allowance(balance: Balance, releases: int) -> Allowance:
     """Return what each of ``releases`` more may cost if all cost the same; :class:`BudgetError` where nothing is left.
 
     μ² is what adds up, so each gets μ/√n of what is left: far more than ε/n.
-
-    >>> budget = Guarantee(epsilon=8, delta=1e-6)
-    >>> equal_allowance(Balance.unspent(budget), 52).guarantee.epsilon > 5 * 8 / 52
-    True
     """
     require_count(releases=releases)
     if releases > MAX_RELEASES:

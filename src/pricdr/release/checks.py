@@ -186,13 +186,8 @@ class LedgerCheck:
     """A ledger that was checked, and which of its releases were there to check it against."""
 
     balance: Balance
-    presented: frozenset[int]
-    """Numbers of the releases that were given."""
-
-    @property
-    def not_presented(self) -> tuple[int, ...]:
-        """Return the numbers that the ledger paid for and nobody gave: elsewhere, or never finished."""
-        return tuple(number for number in range(1, len(self.balance.spends) + 1) if number not in self.presented)
+    not_presented: tuple[int, ...]
+    """Numbers of releases that it paid for and nobody gave: elsewhere, or never finished."""
 
 
 def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> LedgerCheck:
@@ -223,7 +218,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Pa
         if matrix != release.sha256():
             both = f"{folder} and {other} both claim to be release {number}"
             raise VerificationError(f"{both} of {ledger.path}: it paid for one")
-    return LedgerCheck(balance, frozenset(paid))
+    return LedgerCheck(balance, tuple(at for at in range(1, len(balance.spends) + 1) if at not in paid))
 
 
 def lost_line(certificate: Certificate) -> Spend:

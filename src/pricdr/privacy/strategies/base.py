@@ -22,11 +22,7 @@ MOST: Final = 1 << 20
 
 
 def default_dim(guarantee: Guarantee) -> int:
-    """Return eight, or four below ε = 4, where noise leaves room for fewer and stronger directions.
-
-    >>> default_dim(Guarantee(epsilon=2, delta=1e-6)), default_dim(Guarantee(epsilon=4, delta=1e-6))
-    (4, 8)
-    """
+    """Return eight, or four below ε = 4, where noise leaves room for fewer and stronger directions."""
     return 8 if guarantee.epsilon >= 4 else 4
 
 

@@ -42,11 +42,7 @@ class JLT(RandomProjection):
 
 
 def unit_rows(rows: Float32Array) -> Float32Array:
-    """Scale rows to norm 1 in place, and return them; rows of zeros stay.
-
-    >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32)).tolist()
-    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
-    """
+    """Scale rows to norm 1 in place, and return them; rows of zeros stay."""
     norms = np.sqrt(squared_norms(rows))[:, None]
     np.divide(rows, norms, out=rows, where=norms > 0)
     return rows

@@ -63,20 +63,12 @@ class SJLT(RandomProjection):
 
 
 def padded_size(n: int) -> int:
-    """Return the smallest power of two that holds ``n``, at least 2.
-
-    >>> padded_size(5), padded_size(8)
-    (8, 8)
-    """
+    """Return the smallest power of two that holds ``n``, at least 2."""
     return max(2, 1 << (n - 1).bit_length())
 
 
 def walsh_hadamard(rows: Float32Array) -> Float32Array:
-    """Multiply every row by the orthonormal Walsh-Hadamard matrix (Sylvester's order), in place: n log n a row.
-
-    >>> walsh_hadamard(np.array([[1, 0, 0, 0]], dtype=np.float32)).tolist()
-    [[0.5, 0.5, 0.5, 0.5]]
-    """
+    """Multiply every row by the orthonormal Walsh-Hadamard matrix (Sylvester's order), in place: n log n a row."""
     n = rows.shape[1]
     width = 1
     while width < n:

@@ -217,12 +217,12 @@ def show_recall(items: int) -> None:
         exact = build_search(model, exact=True)[1]
         users = [np.array([user]) for user in range(0, 500, 5)]
         started = time.perf_counter()
-        expected = [exact.best(user, 10)[0].items for user in users]
+        expected = [exact.best(user, 10)[0][0] for user in users]
         exact_ms = (time.perf_counter() - started) / len(users) * 1e3
         for share in (1 / 64, 1 / 16, 1 / 4):
             search = ApproximateSearch(model, share)
             started = time.perf_counter()
-            proposed = [search.best(user, 10)[0].items for user in users]
+            proposed = [search.best(user, 10)[0][0] for user in users]
             ms = (time.perf_counter() - started) / len(users) * 1e3
             recall = np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in zip(expected, proposed, strict=True)])
             print(f"{name:22}{share:15.1%}{recall:8.3f}{ms:8.1f}{exact_ms:10.1f}", flush=True)

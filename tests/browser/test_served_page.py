@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from pricdr.serving.app import ServerSettings, create_app
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.snapshot import WatchedModel
 from tests.browser.test_every_page import PALE, TOO_WIDE
 from tests.report import made_up
+from tests.serving.conftest import app_of
 from tests.serving.processes import serving
 from tests.serving.two_companies import SCRIPT, two_companies
 
@@ -66,8 +66,8 @@ def base(browser, companies, tmp_path_factory) -> Iterator[str]:
     """The address of a server with all options in use."""
     cold = {"guided, ε = 1": 0.12, "guided, ε = 4": 0.17, "spectral, ε = 4": 0.15, "jlt, ε = 8": 0.1}
     results = made_up.frontier(tmp_path_factory.mktemp("results"), cold)
-    settings = ServerSettings(evaluation=companies.evaluation, frontier=results / "frontier_toy.jsonl")
-    app = create_app([WatchedModel(companies.model(name)) for name in ("final", "without")], settings)
+    models = [WatchedModel(companies.model(name)) for name in ("final", "without")]
+    app = app_of(models, evaluation=companies.evaluation, frontier=results / "frontier_toy.jsonl")
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

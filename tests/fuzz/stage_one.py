@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.alignment.curve import LOW_ORDER, BlindingKey, P, split_points
-from pricdr.alignment.messages import FIRST_LINE, Message, MessageKind, load_message
+from pricdr.alignment.messages import FIRST_LINE, Message, load_message
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message, started
 from pricdr.cli.ledger import show
@@ -193,7 +193,7 @@ def judge_message(folder: Path, seed: Seed, files: Files) -> None:
     points = split_points(message.points.tobytes())
     numbers = [int.from_bytes(point, "little") for point in points]
     require(all(u < P and u not in LOW_ORDER for u in numbers), "a point that no id hashes to")
-    if message.header.kind is MessageKind.START:
+    if message.header.kind == "start":
         reply = second_message(begin_answer(message, _ids(*_ANSWERER)), message)
         require(len(reply.starter_points) == message.header.starter_ids, "an answer of another length")
         require(reply.header.previous == message.sha256, "an answer to another message")

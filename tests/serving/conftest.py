@@ -14,9 +14,10 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr.models.fitted import FittedModel, Origin
-from pricdr.serving.app import ServerSettings, create_app
+from pricdr.serving.app import create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
+from pricdr.serving.server import known_hosts
 from pricdr.serving.snapshot import Snapshot, WatchedModel
 
 STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendations", "x/recommendations", 'quote"\\', "<b>")
@@ -96,16 +97,21 @@ class Client:
 
 @pytest.fixture
 def client_of():
-    """Return a function that creates a client of a model, with settings and keys."""
+    """Return a function that creates a client of a model."""
 
-    def make(model=None, *, keys=None, log=None, **settings):
+    def make(model=None, **settings):
         snapshot = Snapshot(model or small_model(), fingerprint="0123456789ab")
         watched = WatchedModel(Path("model"), load=lambda folder: snapshot)
-        ring = None if keys is None else KeyRing(keys)
-        configured = ServerSettings(keys=keys, **settings)
-        return Client(create_app([watched], configured, keys=ring, log=log or ServerLog()), watched)
+        return Client(app_of([watched], **settings), watched)
 
     return make
+
+
+def app_of(models, *, keys=None, log=None, allowed_hosts=(), **shown):
+    """Return the application of a server on this machine."""
+    ring = None if keys is None else KeyRing(keys)
+    hosts = known_hosts("127.0.0.1", allowed_hosts)
+    return create_app(models, hosts=hosts, keys=ring, log=log or ServerLog(), **shown)
 
 
 @pytest.fixture

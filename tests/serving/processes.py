@@ -17,17 +17,14 @@ from pathlib import Path
 from pricdr.cli.console import event_line
 from pricdr.serving.log import ServerLog
 from pricdr.serving import server
-from pricdr.serving.app import ServerSettings
 
-model, settings = json.loads(sys.argv[1])
-paths = {name: Path(value) for name, value in settings.items() if name == "keys"}
-configured = ServerSettings(port=0, **{**settings, **paths})
+model, keys = json.loads(sys.argv[1])
 log = ServerLog(sys.stderr, event_line)
 def ready(address, snapshot):
     sys.stdout.write(address + "\\n")
     sys.stdout.flush()
 server._SHUTDOWN_SECONDS = 2
-server.serve(Path(model), configured, log=log, ready=ready, poll_interval=0.1)
+server.serve(Path(model), port=0, keys=keys and Path(keys), log=log, ready=ready, poll_interval=0.1)
 log.close()
 """
 
@@ -80,9 +77,9 @@ class Server:
 
 
 @contextmanager
-def serving(folder, **settings):
+def serving(folder, keys=None):
     """Run a server on a free port until the block ends."""
-    arguments = json.dumps([str(folder), {name: str(value) for name, value in settings.items()}])
+    arguments = json.dumps([str(folder), keys and str(keys)])
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVE, arguments],

@@ -76,8 +76,8 @@ def test_encodings_are_undone_once(client):
         ("%00", 400, "control character"),
         ("a%0Ab", 400, "control character"),
         ("a%C2%85b", 400, "control character"),
-        ("x" * 1001, 422, "1,000 characters"),
-        ("", 422, "empty"),
+        ("x" * 1001, 422, "at most 1000 characters"),
+        ("", 422, "at least 1 character"),
         ("%FF", 400, "UTF-8"),
         ("%ED%A0%80", 400, "UTF-8"),
     ],
@@ -130,7 +130,7 @@ def test_a_batch_is_answered_in_its_order(client):
         (b'{"users": [1]}', "users"),
         (b'{"users": ["\\u0000"]}', "control character"),
         (b'{"users": ["\\ud800"]}', "users"),
-        (b'{"users": [""]}', "empty"),
+        (b'{"users": [""]}', "at least 1 character"),
         (b'{"users": ["a"], "k": 0}', "k"),
         (b'{"users": ["a"], "k": 101}', "k"),
         (b'{"users": ["a"], "k": "5"}', "k"),
@@ -254,14 +254,6 @@ def test_a_key_that_is_wrong_is_not_repeated(client_of, tmp_path):
     key = add_key(tmp_path / "keys.json", "shop", [Scope.RECOMMEND])
     response = client_of(keys=tmp_path / "keys.json").get(ONE, headers={"authorization": f"Bearer {key}x"})
     assert key not in refused(response, 401)
-
-
-def test_unknown_methods_are_not_logged(client_of):
-    events = []
-    log = ServerLog()
-    log.event = lambda event, **facts: events.append((event, facts["method"]))
-    client_of(log=log).request("SECRET-WORD", "/health")
-    assert events == [("request", "other")]
 
 
 def test_health_and_readiness(client):

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -107,19 +106,6 @@ def test_a_changed_file_keeps_its_mode(tmp_path):
     file.chmod(0o640)
     add_key(file, "two", [Scope.RECOMMEND])
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-
-
-def test_changes_at_the_same_time_do_not_undo_each_other(tmp_path):
-    """A key that was removed must not come back because another was added meanwhile."""
-    file = tmp_path / "keys.json"
-    for at in range(8):
-        add_key(file, f"old{at}", [Scope.RECOMMEND])
-    with ThreadPoolExecutor(16) as pool:
-        changes = [pool.submit(add_key, file, f"new{at}", [Scope.RECOMMEND]) for at in range(8)]
-        changes += [pool.submit(remove_key, file, f"old{at}") for at in range(8)]
-        for change in changes:
-            change.result()
-    assert set(read_keys(file)) == {f"new{at}" for at in range(8)}
 
 
 ONE = {"sha256": "0" * 64, "scopes": ["page"], "created": "2030-01-01T00:00:00Z"}

@@ -6,14 +6,13 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, settings
 from schemathesis import openapi
 
-from pricdr.serving.app import ServerSettings, create_app
-from pricdr.serving.keys import KeyRing, Scope, add_key
+from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.snapshot import Snapshot, WatchedModel
-from tests.serving.conftest import small_model
+from tests.serving.conftest import app_of, small_model
 
 MODELS = [WatchedModel(Path("model"), load=lambda folder: Snapshot(small_model()))]
-OPEN = ServerSettings(allowed_hosts=("testserver",))
-SCHEMA = openapi.from_asgi("/openapi.json", create_app(MODELS, OPEN))
+OPEN = app_of(MODELS, allowed_hosts=["testserver"])
+SCHEMA = openapi.from_asgi("/openapi.json", OPEN)
 BOUNDED = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 
 
@@ -25,8 +24,8 @@ def test_the_server_does_what_its_document_says(case):
 
 with TemporaryDirectory() as folder:
     KEY = add_key(Path(folder, "keys.json"), "all", Scope)
-    KEYS = KeyRing(Path(folder, "keys.json"))
-SCHEMA_WITH_KEYS = openapi.from_asgi("/openapi.json", create_app(MODELS, OPEN, keys=KEYS))
+    WITH_KEYS = app_of(MODELS, allowed_hosts=["testserver"], keys=Path(folder, "keys.json"))
+SCHEMA_WITH_KEYS = openapi.from_asgi("/openapi.json", WITH_KEYS)
 
 
 @SCHEMA_WITH_KEYS.parametrize()
@@ -36,7 +35,7 @@ def test_the_server_asks_for_keys_where_its_document_says(case):
 
 
 def test_the_document_names_every_status_that_a_request_may_meet():
-    document = create_app(MODELS, OPEN).openapi()
+    document = OPEN.openapi()
     for path, operations in document["paths"].items():
         for operation in operations.values():
             expected = {"200", "400", "421", "500"}

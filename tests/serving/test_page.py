@@ -16,13 +16,12 @@ import pytest
 from pricdr.errors import InputError, printable
 from pricdr.models.recommend import Basis
 from pricdr.report.card import ModelCard
-from pricdr.serving.app import ServerSettings, create_app
-from pricdr.serving.keys import KeyRing, Scope, add_key
+from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.page import error_page
 from pricdr.serving.snapshot import Answer, RecommendedItem, Snapshot, WatchedModel
 from tests.pages.parsed import Parsed
 from tests.report import made_up
-from tests.serving.conftest import Client
+from tests.serving.conftest import Client, app_of
 from tests.serving.two_companies import HOSTILE, two_companies
 
 PAGES = ("/page", "/page/user", "/page/model", "/page/certificate", "/page/frontier")
@@ -35,7 +34,7 @@ def companies(tmp_path_factory):
 
 def client_for(companies, model="final", compare=None, **settings):
     models = [WatchedModel(companies.model(name)) for name in (model, compare) if name is not None]
-    return Client(create_app(models, ServerSettings(**settings)), models[0])
+    return Client(app_of(models, **settings), models[0])
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +74,8 @@ def test_every_page_is_accessible_html_without_script_or_inline_style(plain, ful
         assert len(page.ids) == len(set(page.ids))
         assert page.tags.count("h1") == page.tags.count("main") == 1
         loaded = [value for tag, name, value in page.attributes if tag != "a" and name in {"href", "src", "action"}]
-        outside = {value for value in loaded if not value.startswith("data:image/svg+xml;base64,")}
-        assert outside <= {"/page/style.css", "/page/icon.svg", "/page/user"}
+        outside = {value for value in loaded if not value.startswith("data:image/svg+xml")}
+        assert outside <= {"/page/style.css", "/page/user"}
         assert all(value.startswith(("#", "/page")) for value in page.values("a", "href"))
         assert "default-src 'none'" in response.headers["content-security-policy"]
         assert response.headers["referrer-policy"] == "no-referrer"
@@ -92,12 +91,10 @@ def test_every_page_is_accessible_html_without_script_or_inline_style(plain, ful
 def test_the_root_leads_to_the_page_and_what_it_loads_is_served_from_here(plain):
     response = plain.get("/")
     assert (response.status_code, response.headers["location"]) == (307, "/page")
-    style, icon = plain.get("/page/style.css"), plain.get("/page/icon.svg")
+    style = plain.get("/page/style.css")
     assert style.headers["content-type"].startswith("text/css")
     assert "prefers-color-scheme: dark" in style.text
     assert not re.search(r"@import|url\(|https?:", style.text)
-    assert icon.headers["content-type"] == "image/svg+xml"
-    assert icon.text.startswith("<svg ")
 
 
 def test_a_user_gets_what_the_model_recommends_and_its_basis(plain, companies):
@@ -220,8 +217,7 @@ def test_an_unknown_address_gets_a_page_below_page_and_json_elsewhere(plain):
 def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
     file = tmp_path / "keys.json"
     good, other = (add_key(file, scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
-    ring = KeyRing(file)
-    client = Client(create_app([WatchedModel(companies.model("final"))], ServerSettings(keys=file), keys=ring), None)
+    client = client_for(companies, keys=file)
     refused = client.get("/page")
     assert refused.status_code == 401
     # In separate headers: Chromium reads only one challenge in each.
@@ -273,7 +269,7 @@ def test_an_evaluation_of_another_model_stops_the_start_but_not_a_running_server
         client_for(companies, evaluation=tmp_path / "e.json")
     folders = iter(["without", "final"])
     model = WatchedModel(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
-    client = Client(create_app([model], ServerSettings(evaluation=tmp_path / "e.json")), model)
+    client = Client(app_of([model], evaluation=tmp_path / "e.json"), model)
     assert "figures of this model" in words(client.get("/page/model"))
     old = weakref.ref(model.snapshot.model)
     (tmp_path / "model.json").touch()

@@ -38,7 +38,13 @@ def test_it_answers(server):
 
 
 @pytest.mark.parametrize(
-    "sent", [b"nonsense\r\n\r\n", b"\x16\x03\x01\x02", b"GET /users/\xff/recommendations HTTP/1.1\r\n\r\n"]
+    "sent",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02",
+        b"GET /users/\xff/recommendations HTTP/1.1\r\n\r\n",
+        b"SECRET-WORD /health HTTP/1.1\r\nhost: localhost\r\n\r\n",  # methods are logged
+    ],
 )
 def test_what_is_not_http_is_refused(server, sent):
     with server.connect() as connection:

@@ -147,12 +147,10 @@ def require_points(points: Points, name: str) -> None:
 
 
 def hash_to_u(contents: Sequence[bytes], purpose: bytes = _PURPOSE) -> bytes:
-    """Hash each content to a point on the curve; return the points, concatenated."""
-    return b"".join(u.to_bytes(SIZE, "little") for u in map_to_curve(_hash_to_field(contents, purpose)))
+    """Hash each content to a point on the curve; return the points, concatenated.
 
-
-def _hash_to_field(contents: Iterable[bytes], purpose: bytes) -> list[int]:
-    """Return one number modulo P for each content: ``hash_to_field`` of RFC 9380 with ``expand_message_xmd``."""
+    ``hash_to_field`` of RFC 9380 with ``expand_message_xmd`` gives one number modulo P for each.
+    """
     suffix = purpose + bytes([len(purpose)])
     zero_block = hashlib.sha512(bytes(_SHA512_BLOCK))
     middle = _FIELD_BYTES.to_bytes(2, "big") + b"\0" + suffix
@@ -162,32 +160,18 @@ def _hash_to_field(contents: Iterable[bytes], purpose: bytes) -> list[int]:
         first.update(content + middle)
         expanded = hashlib.sha512(first.digest() + b"\x01" + suffix).digest()[:_FIELD_BYTES]
         numbers.append(int.from_bytes(expanded, "big") % P)
-    return numbers
+    return b"".join(u.to_bytes(SIZE, "little") for u in map_to_curve(numbers))
 
 
 def map_to_curve(numbers: Sequence[int]) -> list[int]:
     """Map each number to the u-coordinate of a point on the curve: Elligator 2 as in RFC 9380, with Z = 2."""
-    # 1 + 2r² is never 0: -1 is a square modulo P and 2 is not, so -1/2 is not.
-    inverses = _inverses([(1 + 2 * r * r) % P for r in numbers])
     coordinates = []
-    for inverse in inverses:
-        u = -A * inverse % P
+    for r in numbers:
+        # 1 + 2r² is never 0: -1 is a square modulo P and 2 is not, so -1/2 is not.
+        u = -A * pow(1 + 2 * r * r, -1, P) % P
         # Exactly one of the two is on the curve.
         coordinates.append(u if _is_square(u * (u * u + A * u + 1) % P) else (-u - A) % P)
     return coordinates
-
-
-def _inverses(numbers: Sequence[int]) -> list[int]:
-    """Return the inverses modulo P of non-zero numbers, with a single inversion (Montgomery's trick)."""
-    products, product = [], 1
-    for number in numbers:
-        products.append(product)
-        product = product * number % P
-    inverse, inverses = pow(product, -1, P), []
-    for number, product in zip(reversed(numbers), reversed(products), strict=True):
-        inverses.append(inverse * product % P)
-        inverse = inverse * number % P
-    return inverses[::-1]
 
 
 def _is_square(number: int) -> bool:
@@ -207,15 +191,10 @@ def _is_square(number: int) -> bool:
 
 @dataclass(frozen=True)
 class Blinder:
-    """Blinds ids and points, and reports progress.
-
-    Args:
-        processes: number of worker processes; 1 means no workers. More than 1 needs an importable main module, as
-            ``multiprocessing`` with the spawn method always does.
-        progress: called with the number of points done.
-    """
+    """Blinds ids and points, and reports progress."""
 
     processes: int = 1
+    """More than 1 start workers, and need an importable main module, as the spawn method always does."""
     progress: Progress = silent
 
     def ids(self, ids: Sequence[str], session: bytes, key: BlindingKey, *, pad_to: int) -> Points:

@@ -68,19 +68,12 @@ class WhoLearns(Enum):
     BOTH = "both"
 
 
-class MessageKind(Enum):
-    """Which message of a session this is."""
-
-    START = "start"
-    ANSWER = "answer"
-
-
 class Header(BaseModel):
     """The header of a message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    kind: MessageKind
+    kind: Literal["start", "answer"]
     session: SessionId
     normalisation: Normalisation
     rule: Rule
@@ -141,12 +134,7 @@ class Message:
 
 
 def load_message(path: Path, *, at_most: int | None = None) -> Message:
-    """Return the message in a file, which must hold nothing else.
-
-    Args:
-        path: the file.
-        at_most: refuse a message whose sender shows more ids than this.
-    """
+    """Return the message in a file, which must hold nothing else; refuse a sender who shows more than ``at_most``."""
     with explaining_os_errors(path), path.open("rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):  # a pipe has no size
@@ -191,7 +179,7 @@ def _parse_header(content: bytes, name: str) -> Header:
     header = _parsed(Header, content, name, "the header's ")
     if header.content() != content:
         raise InputError(f"{name}: the header is not canonical JSON")
-    answers = header.kind is MessageKind.ANSWER
+    answers = header.kind == "answer"
     if (header.answerer_ids is not None) != answers or (header.previous is not None) != answers:
         raise InputError(f"{name}: the header's answerer_ids and previous are for answers, which need both")
     return header
@@ -248,23 +236,13 @@ def read_record(path: Path) -> AlignmentRecord:
 
 
 def read_alignment(users: str | os.PathLike[str]) -> AlignmentRecord | None:
-    """Return the record that ``pricdr align`` wrote beside a user list, or None if there is no record.
-
-    Args:
-        users: the list, such as ``users.txt``; its record is ``users.txt.alignment.json``.
-    """
+    """Return the record that ``pricdr align`` wrote beside a user list, or None if there is no record."""
     path = record_beside(Path(users))
     return read_record(path) if os.path.lexists(path) else None
 
 
 def require_list(record: AlignmentRecord, users: Sequence[str], *, name: str = "users") -> None:
-    """Refuse a list that is not the one a record describes: its users would falsely be certified as aligned.
-
-    Args:
-        record: how a list was made.
-        users: the list, in its order.
-        name: what the error message calls the list.
-    """
+    """Refuse a list, called ``name``, that its record does not describe: it would falsely be certified as aligned."""
     if list_sha256(users) != record.users_sha256:
         raise InputError(
             f"{name}: this is not the list that align wrote (its record has another SHA-256): give that list, "

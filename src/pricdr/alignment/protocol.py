@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
@@ -37,7 +37,6 @@ from pricdr.alignment.messages import (
     Count,
     Header,
     Message,
-    MessageKind,
     SessionId,
     Sha256,
     WhoLearns,
@@ -102,19 +101,17 @@ class ProtocolState(BaseModel):
         if self.step not in {step, *others}:
             raise InputError(f"this session is {self.step.value}: align {_COMMAND[step]} does not apply to it")
 
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """What messages and records say of the session."""
+        fields = {"session", "normalisation", "who_learns", "starter_ids", "answerer_ids"}
+        return {"rule": self.normalisation.rule, **self.model_dump(include=fields)}
+
     def header(self) -> Header:
         """Return the header of the message that this party sends."""
-        is_answer = self.answerer_ids is not None
-        return Header(
-            kind=MessageKind.ANSWER if is_answer else MessageKind.START,
-            session=self.session,
-            normalisation=self.normalisation,
-            rule=self.normalisation.rule,
-            who_learns=self.who_learns,
-            starter_ids=self.starter_ids,
-            answerer_ids=self.answerer_ids,
-            previous=self.first_message if is_answer else None,
-        )
+        answers = self.answerer_ids is not None
+        kind: Literal["start", "answer"] = "answer" if answers else "start"
+        return Header(kind=kind, previous=self.first_message if answers else None, **self.agreed)
 
     def content(self) -> bytes:
         """Return the content of the state file."""
@@ -178,10 +175,7 @@ class Alignment:
 def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_to: int | None = None) -> ProtocolState:
     """Return the state of a new session, with a fresh session id and key.
 
-    Args:
-        ids: the starter's ids.
-        who_learns: the starter alone, or both parties.
-        pad_to: add dummies up to this number of ids; nobody can tell them from ids.
+    Dummies are added up to ``pad_to`` ids; nobody can tell them from ids.
     """
     return ProtocolState(
         step=ProtocolStep.STARTED,
@@ -214,7 +208,7 @@ def started(state: ProtocolState, message: Message) -> ProtocolState:
 def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> ProtocolState:
     """Return the state of an answer to the first message, with a fresh key; refuse what cannot be answered."""
     header = message.header
-    if header.kind is not MessageKind.START:
+    if header.kind != "start":
         raise InputError("this is an answer: only a message from align start can be answered")
     if header.normalisation is not ids.normalisation:
         theirs, ours = header.normalisation.value, ids.normalisation.value
@@ -257,7 +251,7 @@ def begin_finish(state: ProtocolState, reply: Message) -> ProtocolState:
     """Return the state bound to this answer: any other is refused from now on, even if this run is interrupted."""
     state.require(ProtocolStep.STARTED, ProtocolStep.FINISHING)
     header = reply.header
-    if header.kind is not MessageKind.ANSWER:
+    if header.kind != "answer":
         raise InputError("this is a first message: align finish needs the answer to it")
     if header.session != state.session:
         raise InputError(f"it belongs to session {header.session}, the state to {state.session}")
@@ -319,18 +313,8 @@ def accept(state: ProtocolState, users: Sequence[str]) -> Alignment:
 
 def _alignment(state: ProtocolState, common: Sequence[tuple[str, str]]) -> Alignment:
     users = tuple(user for user, _ in common)
-    record = AlignmentRecord(
-        session=state.session,
-        normalisation=state.normalisation,
-        rule=state.normalisation.rule,
-        who_learns=state.who_learns,
-        starter_ids=state.starter_ids,
-        answerer_ids=state.answerer_ids or 0,
-        common_users=len(users),
-        users_sha256=list_sha256(users),
-        first_message=state.first_message or "",
-        second_message=state.second_message or "",
-    )
+    messages = state.model_dump(include={"first_message", "second_message"})
+    record = AlignmentRecord(common_users=len(users), users_sha256=list_sha256(users), **messages, **state.agreed)
     return Alignment(users, tuple(own for _, own in common), record)
 
 

@@ -14,7 +14,7 @@ def demo(
         "pricdr-demo"
     ),
     serve: Annotated[bool, typer.Option("--serve", help="Then serve the model and its page until Ctrl-C.")] = False,
-    port: Annotated[int, typer.Option(help="The port for --serve; 0 chooses a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="The port for --serve; 0 chooses a free one.", min=0, max=65535)] = 8000,
 ) -> None:
     """Show the whole path on synthetic data: two companies, one release folder each way.
 
@@ -22,16 +22,14 @@ def demo(
     guide. Each has a budget and signs its release; each verifies what it receives. The target trains with the source's
     release and without, and measures what it gained. Ends with a table and a page, report.html.
     """
-    from pricdr.extras import TRAIN
+    from pricdr.extras import SERVE, TRAIN
 
     TRAIN.require()  # before anything that needs it is imported
     from pricdr.cli.serve import serve as serve_model
     from pricdr.demo import play, serving_inputs
 
-    if serve:  # refuse a missing extra or an invalid port before a minute of training
-        from pricdr.serving.app import ServerSettings
-
-        ServerSettings(port=port)
+    if serve:  # refuse a missing extra before a minute of training
+        SERVE.require()
     play(out, say, progress_bar)
     model, compare, evaluation = serving_inputs(out)
     command = shlex.join(map(str, ("pricdr", "serve", model, "--compare", compare, "--evaluation", evaluation)))

@@ -11,6 +11,7 @@ import typer
 
 from pricdr.cli.console import answer, event_line, say, warn
 from pricdr.cli.options import PublicKeyOption, refuse_given
+from pricdr.cli.run_lock import only_run
 
 if TYPE_CHECKING:
     from pricdr.serving.snapshot import Snapshot
@@ -27,7 +28,7 @@ class ScopeName(StrEnum):
 def serve(
     model: Annotated[Path, typer.Argument(help="The model folder, or a link to one.")],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     keys: Annotated[Path | None, typer.Option(help="The file of API keys; see pricdr serving-key.")] = None,
     insecure_listen: Annotated[
         bool, typer.Option("--insecure-listen", help="Listen beyond this machine, without TLS and limits of a proxy.")
@@ -59,26 +60,29 @@ def serve(
     # Before numpy is imported: products of a few rows are too short to be split among threads, and threads that spin
     # while they wait for the next product would take the processor from the thread that reads requests.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from pricdr.serving.app import ServerSettings
     from pricdr.serving.log import ServerLog
+    from pricdr.serving.server import is_loopback
     from pricdr.serving.server import serve as run
 
-    settings = ServerSettings(
-        host=host,
-        port=port,
-        keys=keys,
-        insecure_listen=insecure_listen,
-        allowed_hosts=tuple(allowed_host or ()),
-        public_key=public_key,
-        exact=exact,
-        evaluation=evaluation,
-        frontier=frontier,
-    )
-    if not settings.on_loopback:
+    if insecure_listen and not is_loopback(host):
         warn(f"{host} may be reached from other machines without TLS{'' if keys else ' and without keys'}")
     log = ServerLog(sys.stderr, event_line, requests=log_requests)
     try:
-        run(model, settings, compare=compare, log=log, ready=_say_ready)
+        run(
+            model,
+            host=host,
+            port=port,
+            keys=keys,
+            insecure_listen=insecure_listen,
+            allowed_hosts=allowed_host or (),
+            public_key=public_key,
+            exact=exact,
+            compare=compare,
+            evaluation=evaluation,
+            frontier=frontier,
+            log=log,
+            ready=_say_ready,
+        )
     finally:
         log.close()
     say("stopped")
@@ -101,14 +105,15 @@ def serving_key(
     """
     from pricdr.serving.keys import Scope, add_key, remove_key
 
-    if remove:
-        refuse_given({"--scope": scope, "--days": days}, "--remove takes only NAME and --keys")
-        remove_key(keys, name)
-        say(f"removed the key {name} from {keys}")
-        return
-    expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
-    scopes = [Scope(name.value) for name in scope or [ScopeName.RECOMMEND]]
-    answer(add_key(keys, name, scopes, expires=expires))
+    with only_run(keys, "nothing was changed"):  # of two changes at once, one would undo the other
+        if remove:
+            refuse_given({"--scope": scope, "--days": days}, "--remove takes only NAME and --keys")
+            remove_key(keys, name)
+            say(f"removed the key {name} from {keys}")
+            return
+        expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+        scopes = [Scope(name.value) for name in scope or [ScopeName.RECOMMEND]]
+        answer(add_key(keys, name, scopes, expires=expires))
 
 
 def _say_ready(address: str, snapshot: "Snapshot") -> None:

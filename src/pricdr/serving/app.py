@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,109 +15,42 @@ from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from prometheus_client import generate_latest
+from prometheus_client import Gauge, generate_latest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError, to_json
 from starlette.exceptions import HTTPException
 
 from pricdr import __version__
 from pricdr.data.ids import MAX_ID_LENGTH
-from pricdr.errors import ParameterError
 from pricdr.serving import page
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
-from pricdr.serving.middleware import OPEN, Gate, Metrics, Refusal
+from pricdr.serving.middleware import OPEN, Gate, Metrics
 from pricdr.serving.search import MAX_ROWS
 from pricdr.serving.snapshot import MAX_K, Answer, ItemsQuery, RecommendedItem, WatchedModel
-from pricdr.serving.worker import Quota, Worker
+from pricdr.serving.worker import Quota, Refusal, Worker
 
 _ANSWERS: Final = TypeAdapter(list[Answer])
-_TEXT: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
-"""The rule of ``data/ids.py``, as a regular expression for OpenAPI."""
-_ID: Final[dict[str, Any]] = {"min_length": 1, "max_length": MAX_ID_LENGTH, "pattern": _TEXT}
+_ID: Final[dict[str, Any]] = {
+    "min_length": 1,
+    "max_length": MAX_ID_LENGTH,
+    "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$",  # the rule of data/ids.py, for OpenAPI
+}
 _BATCH_USERS: Final = (2000, 8000)
 """Users in the batches of one caller, and of all, that are being answered."""
 _PAGES_AT_ONCE: Final = 4
 """Pages that are rendered at the same time, in threads; others wait."""
 _REFUSED: Final = "the newest model folder cannot be used, so an older model is being served; the log says why"
-_RULES: Final = {
-    "string_pattern_mismatch": "an id must not contain line breaks or other control characters",
-    "string_unicode": "an id must be valid Unicode text",
-    "string_too_long": f"an id has at most {MAX_ID_LENGTH:,} characters",
-    "string_too_short": "an id must not be empty",
-    "json_invalid": "this is not JSON",
-    "missing": "required but missing",
-}
-"""Our messages for pydantic's error types; for all others, pydantic's own message is used."""
-_LOCATIONS: Final = frozenset({"body", "k", "user", "users", "item"})
-"""The names that an error may mention: never a word that the client chose."""
-_MESSAGES: Final = {
-    400: "the body is not JSON that can be read",  # from FastAPI: nested too deep, or a number too long
-    404: "there is nothing at this address",
-    405: "this address does not support this method",
-}
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Where a server listens, which requests it accepts and what it shows."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    keys: Path | None = None
-    """The file of API keys; without one, every request is answered."""
-    insecure_listen: bool = False
-    """Listen beyond this machine, although a server has neither TLS nor limits for strangers."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Host names that requests may use, in addition to those of the loopback interface."""
-    public_key: Path | None = None
-    exact: bool = False
-    evaluation: Path | None = None
-    """The output of ``pricdr evaluate --json``, for the page."""
-    frontier: Path | None = None
-    """Measurements of several releases, for the page."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ParameterError(f"--port must lie between 0 and 65535, got {self.port}")
-        if not self.on_loopback and not self.insecure_listen:
-            raise ParameterError(
-                f"--host {self.host} can be reached from other machines: put a proxy with TLS and limits in front "
-                "(deploy/nginx.conf), or give --insecure-listen"
-            )
-
-    @property
-    def on_loopback(self) -> bool:
-        """Whether only this machine can reach the server."""
-        with suppress(ValueError):  # a name may stand for any address
-            return self.host == "localhost" or ip_address(self.host).is_loopback
-        return False
-
-    @property
-    def known_hosts(self) -> frozenset[str] | None:
-        """The host names that a request may use, in lower case; None if any name will do.
-
-        Without this check, a web page could point a name of its own at 127.0.0.1 and read the answers in a visitor's
-        browser (DNS rebinding).
-        """
-        allowed = frozenset(name.lower() for name in self.allowed_hosts)
-        return allowed | {"localhost", "127.0.0.1", "::1", self.host.lower()} if self.on_loopback else allowed or None
 
 
 def _whole_number(k: object) -> object:
-    """Refuse what only Python would accept as a number: signs, spaces, digits of other scripts."""
+    """Refuse text that only Python would take for a number (signs, spaces); accept 16.0 as 16, as JSON Schema does."""
     if isinstance(k, str) and not re.fullmatch("[0-9]{1,9}", k):
         raise PydanticCustomError("whole_number", "must be a whole number")
-    return k
-
-
-def _json_number(k: object) -> object:
-    """Accept 16.0 as 16, as JSON Schema does: JSON has only one kind of number."""
     return int(k) if isinstance(k, float) and k.is_integer() else k
 
 
-UserPath = Annotated[str, PathParameter(**_ID, description="The id of a user; may contain slashes.")]
-ItemPath = Annotated[str, PathParameter(**_ID, description="The id of an item; may contain slashes.")]
+IdPath = Annotated[str, PathParameter(**_ID, description="An id; may contain slashes.")]
 K = Annotated[
     Annotated[int, Field(ge=1, le=MAX_K)], BeforeValidator(_whole_number), QueryParameter(description="How many items.")
 ]
@@ -130,7 +62,7 @@ class BatchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     users: Annotated[list[Annotated[str, Field(**_ID, examples=["alice"])]], Field(min_length=1, max_length=1000)]
-    k: Annotated[int, Field(ge=1, le=100), BeforeValidator(_json_number)] = page.DEFAULT_K
+    k: Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole_number)] = page.DEFAULT_K
 
     @model_validator(mode="before")
     @classmethod
@@ -198,27 +130,32 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def create_app(
     models: Sequence[WatchedModel],
-    settings: ServerSettings,
     *,
-    keys: KeyRing | None = None,
-    log: ServerLog | None = None,
+    hosts: frozenset[str] | None,
+    keys: KeyRing | None,
+    log: ServerLog,
+    evaluation: Path | None = None,
+    frontier: Path | None = None,
 ) -> FastAPI:
     """Return the application that answers from the first of ``models``, and compares it on the page with the others.
 
-    Without ``keys``, nobody needs one.
+    Without ``hosts``, requests may use any host name; without ``keys``, nobody needs one.
     """
-    served, worker, batch_users = models[0], Worker(), Quota(*_BATCH_USERS)
+    served, worker, batch_users, metrics = models[0], Worker(), Quota(*_BATCH_USERS), Metrics()
 
     def refused() -> bool:
         return any(model.problem for model in models)
 
-    metrics = Metrics()
-    metrics.gauge("pricdr_queries_waiting", "Users and items waiting to be scored.", lambda: worker.waiting)
-    metrics.gauge("pricdr_batch_users", "Users of the batches being answered.", lambda: batch_users.used.total())
-    metrics.gauge("pricdr_model_refused", "1 while the newest model folder cannot be used.", refused)
-    metrics.gauge("pricdr_model_loaded_at_seconds", "When the model was read.", lambda: served.snapshot.loaded_at)
+    for name, about, value in (
+        ("pricdr_queries_waiting", "Users and items waiting to be scored.", lambda: worker.waiting),
+        ("pricdr_batch_users", "Users of the batches being answered.", lambda: batch_users.used.total()),
+        ("pricdr_model_refused", "1 while the newest model folder cannot be used.", refused),
+        ("pricdr_model_loaded_at_seconds", "When the model was read.", lambda: served.snapshot.loaded_at),
+    ):
+        Gauge(name, about, registry=metrics.registry).set_function(value)
+    loads = Gauge("pricdr_model_loads", "Model folders read.", ["outcome"], registry=metrics.registry)
     for outcome in served.loads:
-        metrics.loads(outcome, partial(served.loads.__getitem__, outcome))
+        loads.labels(outcome).set_function(partial(served.loads.__getitem__, outcome))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -238,11 +175,11 @@ def create_app(
     )
 
     @app.get("/users/{user:path}/recommendations", responses=_refusals(401, 403, 422, 503))
-    async def recommend(user: UserPath, k: K = page.DEFAULT_K) -> UserAnswer:
+    async def recommend(user: IdPath, k: K = page.DEFAULT_K) -> UserAnswer:
         """Return the best unseen items of a user, or the most popular items if the model does not know the user."""
         snapshot = served.snapshot
         (answer,) = await worker.answers(worker.users, snapshot, [ItemsQuery(user, k)])
-        metrics.answer(answer.basis)
+        metrics.answers.labels(answer.basis.value).inc()
         return UserAnswer(answer.user, answer.basis, answer.items, snapshot.fingerprint)
 
     async def admit(request: Request, batch: BatchRequest) -> AsyncIterator[BatchRequest]:
@@ -263,25 +200,24 @@ def create_app(
         """
         snapshot = served.snapshot
         queries = [ItemsQuery(user, batch.k) for user in batch.users]
-        rounds = [queries[start : start + MAX_ROWS] for start in range(0, len(queries), MAX_ROWS)]
 
-        async def piece(round_: list[ItemsQuery]) -> bytes:
-            answers = await worker.answers(worker.batches, snapshot, round_)
+        async def piece(start: int) -> bytes:
+            answers = await worker.answers(worker.batches, snapshot, queries[start : start + MAX_ROWS])
             for answer in answers:
-                metrics.answer(answer.basis)
+                metrics.answers.labels(answer.basis.value).inc()
             return _ANSWERS.dump_json(answers)[1:-1]
 
         async def pieces(first: bytes) -> AsyncIterator[bytes]:
             yield b'{"model":%b,"recommendations":[%b' % (to_json(snapshot.fingerprint), first)
-            for round_ in rounds[1:]:
-                yield b"," + await piece(round_)
+            for start in range(MAX_ROWS, len(queries), MAX_ROWS):
+                yield b"," + await piece(start)
             yield b"]}"
 
-        first = await piece(rounds[0])  # before the status is sent, so that an error has its own
+        first = await piece(0)  # before the status is sent, so that an error has its own
         return StreamingResponse(pieces(first), media_type="application/json")
 
     @app.get("/items/{item:path}/similar", responses=_refusals(401, 403, 404, 422, 503))
-    async def similar(item: ItemPath, k: K = page.DEFAULT_K) -> SimilarAnswer:
+    async def similar(item: IdPath, k: K = page.DEFAULT_K) -> SimilarAnswer:
         """Return the items whose vectors point the same way as this one's."""
         snapshot = served.snapshot
         if not snapshot.compares_items:
@@ -299,9 +235,7 @@ def create_app(
     @app.get("/ready", responses=_refusals(), response_model_exclude_none=True)
     async def ready() -> Readiness:
         """Return which model is being served, and whether a newer folder was refused."""
-        snapshot = served.snapshot
-        users, items = len(snapshot.model.users), len(snapshot.model.items)
-        return Readiness(True, snapshot.fingerprint, users, items, _REFUSED if refused() else None)
+        return Readiness(True, **served.snapshot.facts, refused=_REFUSED if refused() else None)
 
     @app.get("/metrics", responses=_refusals(401, 403), response_class=PlainTextResponse)
     async def measurements() -> Response:
@@ -310,35 +244,15 @@ def create_app(
         return Response(generate_latest(metrics.registry), headers={"content-type": kind})
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_request: Request, error: RequestValidationError) -> Response:
-        raise Refusal(422, _describe(error.errors()[0])) from None
-
     @app.exception_handler(HTTPException)
-    async def http_error(_request: Request, error: HTTPException) -> Response:
-        if isinstance(error, Refusal):
-            raise error
-        message = _MESSAGES.get(error.status_code, str(error.detail))
-        raise Refusal(error.status_code, message, **(error.headers or {})) from None
+    async def leave_to_the_gate(_request: Request, error: Exception) -> Response:
+        raise error
 
-    app.include_router(page.router(models, evaluation=settings.evaluation, frontier=settings.frontier))
+    app.include_router(page.router(models, evaluation=evaluation, frontier=frontier))
     if keys is not None:
         _document_keys(app.openapi())  # which FastAPI keeps
-    app.add_middleware(
-        Gate,
-        hosts=settings.known_hosts,
-        keys=keys,
-        metrics=metrics,
-        log=log or ServerLog(),
-        error_page=page.error_page,
-    )
+    app.add_middleware(Gate, hosts=hosts, keys=keys, metrics=metrics, log=log)
     return app
-
-
-def _describe(error: dict[str, Any]) -> str:
-    """Return one line about an error that pydantic found: where it is, and the rule it breaks."""
-    locations = [str(part) for part in error["loc"] if part in _LOCATIONS]
-    message = _RULES.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])
-    return f"{locations[-1]}: {message}" if locations else message
 
 
 def _document_keys(document: dict[str, Any]) -> None:

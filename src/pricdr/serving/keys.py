@@ -7,14 +7,12 @@ request.
 
 import base64
 import binascii
-import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -65,7 +63,7 @@ class KeyRing:
 
     def __init__(self, path: Path, report: Report = lambda event, **facts: None) -> None:
         self._path, self._report, self._problem = path, report, ""
-        self._keys = _read_private(path)
+        self._keys = self._read()
         if not self._keys:
             raise InputError(f"{path} holds no keys: create one with `pricdr serving-key NAME --keys {path}`")
 
@@ -83,7 +81,7 @@ class KeyRing:
         """Read the file again; report what changed, once."""
         before = self._keys, self._problem
         try:
-            self._keys, self._problem = _read_private(self._path), ""
+            self._keys, self._problem = self._read(), ""
         except (InputError, OSError) as error:
             self._keys, self._problem = {}, str(error)
         if (self._keys, self._problem) != before:
@@ -91,6 +89,11 @@ class KeyRing:
                 self._report("keys refused", reason=self._problem)
             else:
                 self._report("keys taken", keys=len(self._keys))
+
+    def _read(self) -> dict[str, Key]:
+        keys = read_keys(self._path)
+        require_private_file(self._path)
+        return keys
 
 
 def presented_key(authorization: bytes) -> str:
@@ -140,30 +143,14 @@ def read_keys(path: Path) -> dict[str, Key]:
         raise InputError(f"{path} is not a file of keys: {place}: {first['msg']}") from error
 
 
-def _read_private(path: Path) -> dict[str, Key]:
-    keys = read_keys(path)
-    require_private_file(path)
-    return keys
-
-
 @contextmanager
 def _editing(path: Path, *, create: bool = False) -> Iterator[dict[str, Key]]:
-    """Yield the keys of a file by name, and replace the file by what they are when the block succeeds.
-
-    The folder is locked: of two changes at once, one would otherwise undo the other, and a key that is being removed
-    could come back. The file itself cannot be locked, since every change replaces it.
-    """
-    with ExitStack() as held:
-        with suppress(OSError):  # what reads the file reports a missing folder; some network file systems cannot lock
-            descriptor = os.open(path.parent, os.O_RDONLY)
-            held.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # The server may run as another user, who must still be able to read the file.
-        keep = path.stat() if path.exists() else None
-        keys = read_keys(path) if keep or not create else {}
-        yield keys
-        content = _FILE.dump_json(keys, indent=2, exclude_none=True) + b"\n"
-        replace_file(path, content, mode=PRIVATE, keep=keep)
+    """Yield the keys of a file by name, and replace the file by what they are when the block succeeds."""
+    # The server may run as another user, who must still be able to read the file.
+    keep = path.stat() if path.exists() else None
+    keys = read_keys(path) if keep or not create else {}
+    yield keys
+    replace_file(path, _FILE.dump_json(keys, indent=2, exclude_none=True) + b"\n", mode=PRIVATE, keep=keep)
 
 
 def _digest(secret: str) -> str:

@@ -15,13 +15,7 @@ Report: TypeAlias = Callable[..., None]
 
 
 class ServerLog(logging.Handler):
-    """Writes events to a stream, in order; also what uvicorn and asyncio report, without what may quote a request.
-
-    Args:
-        stream: where to write; None discards all events.
-        event_line: formats an event, given its name and facts, as one line of JSON.
-        requests: whether to log every request.
-    """
+    """Writes events to a stream, if any, in order; also what uvicorn and asyncio report, but not their messages."""
 
     def __init__(
         self, stream: TextIO | None = None, event_line: Callable[..., str] = str, *, requests: bool = True
@@ -30,7 +24,7 @@ class ServerLog(logging.Handler):
         self._stream, self._event_line, self.requests = stream, event_line, requests
         self._queue: Queue[str | None] = Queue(_MAX_QUEUED)
         self._lost = 0
-        self._thread = Thread(target=self._write, name="log", daemon=True)
+        self._thread = Thread(target=self._write, args=[stream], name="log", daemon=True)
         if stream is not None:
             self._thread.start()
 
@@ -53,7 +47,7 @@ class ServerLog(logging.Handler):
         self.event("fault", error=type(error).__name__, place=place)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log the type of an error that a library reports, without its message."""
+        """Log the type of an error that a library reports: its message may quote a request."""
         kind = record.exc_info[0] if record.exc_info else None
         self.event("server fault", error=None if kind is None else kind.__name__, line=record.lineno)
 
@@ -74,9 +68,7 @@ class ServerLog(logging.Handler):
                     self._queue.put(last, timeout=1)
                 self._thread.join(timeout=1)
 
-    def _write(self) -> None:
-        stream = self._stream
-        assert stream is not None
+    def _write(self, stream: TextIO) -> None:
         try:
             while (line := self._queue.get()) is not None:
                 stream.write(f"{line}\n")

@@ -5,28 +5,28 @@ the proxy in front (``deploy/nginx.conf``). No metric and no line of the log hol
 """
 
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from pricdr.data.ids import CONTROLS
-from pricdr.models.recommend import Basis
 from pricdr.serving.keys import KeyRing, Scope, presented_key
 from pricdr.serving.log import ServerLog
-from pricdr.serving.worker import Busy
+from pricdr.serving.page import error_page
+from pricdr.serving.worker import Refusal
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no key."""
 _BODY_BYTES: Final = 1 << 20
-_METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
 _CONTROL: Final = re.compile(CONTROLS)
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; "
@@ -45,44 +45,31 @@ _HEADERS: Final = (
 _CHALLENGES: Final = ('Basic realm="pricdr", charset="UTF-8"', 'Bearer realm="pricdr"')
 """In separate headers: Chromium reads one challenge a header, and would not ask for a key if Bearer came first."""
 _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
-
-
-class Refusal(HTTPException):
-    """A request that is answered with an error status, and a sentence that repeats nothing from the request."""
-
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(status, message, headers)
+_RULES: Final = {
+    "string_pattern_mismatch": "an id must not contain line breaks or other control characters",
+    "json_invalid": "this is not JSON",
+}
+"""Our messages for pydantic's error types; for all others, pydantic's own message is used."""
+_LOCATIONS: Final = frozenset({"body", "k", "user", "users", "item"})
+"""The names that an error may mention: never a word that the client chose."""
+_MESSAGES: Final = {
+    400: "the body is not JSON that can be read",  # from FastAPI: nested too deep, or a number too long
+    404: "there is nothing at this address",
+    405: "this address does not support this method",
+}
 
 
 class Metrics:
     """Counts and durations of requests, for Prometheus."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self._requests = Counter("pricdr_requests", "Requests answered.", ["route", "status"], registry=self.registry)
-        self._seconds = Histogram(
-            "pricdr_request_seconds", "Time to answer a request.", ["route"], buckets=_BUCKETS, registry=self.registry
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter("pricdr_requests", "Requests answered.", ["route", "status"], registry=registry)
+        self.seconds = Histogram(
+            "pricdr_request_seconds", "Time to answer a request.", ["route"], buckets=_BUCKETS, registry=registry
         )
-        self._answers = Counter("pricdr_answers", "Users answered, by basis.", ["basis"], registry=self.registry)
-        self._loads = Gauge("pricdr_model_loads", "Model folders read.", ["outcome"], registry=self.registry)
-
-    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """Add a number that is looked up whenever it is asked for."""
-        Gauge(name, about, registry=self.registry).set_function(value)
-
-    def loads(self, outcome: str, value: Callable[[], float]) -> None:
-        """Add the number of model folders that were read with this outcome."""
-        self._loads.labels(outcome).set_function(value)
-
-    def request(self, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
-        self._requests.labels(route, status).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def answer(self, basis: Basis) -> None:
-        """Count the answer for one user."""
-        self._answers.labels(basis.value).inc()
+        self.answers = Counter("pricdr_answers", "Users answered, by basis.", ["basis"], registry=registry)
 
 
 @dataclass(frozen=True)
@@ -96,16 +83,22 @@ class Gate:
     """Checks API keys; if None, no key is needed."""
     metrics: Metrics
     log: ServerLog
-    error_page: Callable[[int, str], Response]
-    """Returns an error as a page, for what is below ``/page``."""
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = perf_counter(), 0
+        started, status, size = perf_counter(), 0, 0
         state, path = scope.setdefault("state", {}), scope["path"]
+
+        async def receive_some() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > _BODY_BYTES:
+                raise Refusal(413, f"a body has at most {_BODY_BYTES:,} bytes", connection="close")
+            return message
 
         async def send_on(message: MutableMapping[str, Any]) -> None:
             nonlocal status
@@ -119,33 +112,43 @@ class Gate:
             state["caller"] = (scope.get("client") or [""])[0]
             if self.keys is not None and path not in OPEN:
                 state["caller"] = state["key"] = _authenticated(self.keys, headers, path)
-            await self.app(scope, _bounded(receive), send_on)
+            await self.app(scope, receive_some, send_on)
         except Exception as error:
             response = self._response(error, path)
             if not status:  # otherwise part of a response has been sent, and nothing can be added to it
                 await response(scope, receive, send_on)
         finally:
             seconds, route = perf_counter() - started, getattr(scope.get("route"), "path_format", "none")
-            self.metrics.request(route, status, seconds)
+            self.metrics.requests.labels(route, status).inc()
+            self.metrics.seconds.labels(route).observe(seconds)
             if self.log.requests:
-                # The client chooses the method, so it may be any text.
-                method, ms = scope["method"] if scope["method"] in _METHODS else "other", round(seconds * 1e3, 2)
-                self.log.event("request", method=method, route=route, status=status, ms=ms, key=state.get("key"))
+                ms, key = round(seconds * 1e3, 2), state.get("key")
+                self.log.event("request", method=scope["method"], route=route, status=status, ms=ms, key=key)
 
     def _response(self, error: Exception, path: str) -> Response:
         if isinstance(error, Refusal):
             refusal = error
-        elif isinstance(error, Busy):
-            refusal = Refusal(503, "the server is busy: try again in a second", **{"retry-after": "1"})
+        elif isinstance(error, RequestValidationError):
+            refusal = Refusal(422, _describe(error.errors()[0]))
+        elif isinstance(error, HTTPException):
+            message = _MESSAGES.get(error.status_code, str(error.detail))
+            refusal = Refusal(error.status_code, message, **(error.headers or {}))
         else:  # a bug: the client learns only that there was one
             self.log.fault(error)
             refusal = Refusal(500, "internal error; see the server's log")
         status, message = refusal.status_code, refusal.detail
-        response = self.error_page(status, message) if _is_page(path) else JSONResponse({"error": message}, status)
+        response = error_page(status, message) if _is_page(path) else JSONResponse({"error": message}, status)
         response.headers.update(refusal.headers or {})
         for challenge in _CHALLENGES if status == 401 else ():
             response.headers.append("www-authenticate", challenge)
         return response
+
+
+def _describe(error: dict[str, Any]) -> str:
+    """Return one line about an error that pydantic found: where it is, and the rule it breaks."""
+    locations = [str(part) for part in error["loc"] if part in _LOCATIONS]
+    message = _RULES.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])
+    return f"{locations[-1]}: {message}" if locations else message
 
 
 def _authenticated(keys: KeyRing, headers: dict[bytes, bytes], path: str) -> str:
@@ -189,18 +192,3 @@ def _checked_headers(scope: Connection, hosts: frozenset[str] | None) -> dict[by
         if _CONTROL.search(path):
             raise Refusal(400, "the address contains a line break or another control character")
     return headers
-
-
-def _bounded(receive: Receive) -> Receive:
-    """Return ``receive``, which refuses a body once it is too large."""
-    size = 0
-
-    async def receive_some() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > _BODY_BYTES:
-            raise Refusal(413, f"a body has at most {_BODY_BYTES:,} bytes", connection="close")
-        return message
-
-    return receive_some

@@ -12,7 +12,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import parse_qs
-from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -26,19 +25,12 @@ from pricdr.extras import REPORT, TRAIN
 from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, page_asset, template_environment
 from pricdr.release.inspection import attack_section
 from pricdr.release.readme import in_short, statement, trade_off_of
-from pricdr.report.card import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED, ModelCard
-from pricdr.report.evaluation import Evaluation, read_evaluation
-from pricdr.serving.middleware import Refusal
-from pricdr.serving.snapshot import MAX_K, Answer, Snapshot, WatchedModel
-from pricdr.signing import fingerprint, public_from_text
+from pricdr.report.card import UNVERIFIED, ModelCard
+from pricdr.report.evaluation import read_evaluation
+from pricdr.serving.snapshot import MAX_K, Snapshot, WatchedModel
+from pricdr.serving.worker import Refusal
 
 DEFAULT_K: Final = 10
-_NAVIGATION: Final = {
-    "/page": "Find a user",
-    "/page/model": "Model card",
-    "/page/certificate": "Certificate",
-    "/page/frontier": "Frontier",
-}
 _ERROR_TITLES: Final = {401: "A key is required", 403: "This key has no access", 503: "The server is busy"}
 _FORM: Final = "application/x-www-form-urlencoded"
 _FORM_BYTES: Final = 16 << 10
@@ -54,6 +46,27 @@ _NO_FRONTIER: Final[Content] = (
 )
 
 
+@dataclass(frozen=True)
+class UserForm:
+    """The fields of the form that asks for a user, as they were typed, and what is wrong with them."""
+
+    user: str = ""
+    k_text: str = str(DEFAULT_K)
+    user_error: str = ""
+    """Does not repeat the id."""
+    k_error: str = ""
+
+    @property
+    def typed(self) -> str:
+        """The id, to be sent again: a valid one character for character, another one escaped like any other text."""
+        return self.user[:MAX_ID_LENGTH] if self.user_error else Markup(escape(self.user))
+
+    @property
+    def k(self) -> int:
+        """How many items are requested."""
+        return int(self.k_text)
+
+
 def router(
     models: Sequence[WatchedModel], *, evaluation: Path | None = None, frontier: Path | None = None
 ) -> APIRouter:
@@ -62,19 +75,26 @@ def router(
     Raises:
         InputError: the evaluation or the frontier cannot be read, or is of another model.
     """
-    cards = _Cards(None if evaluation is None else read_evaluation(evaluation))
-    if evaluation is not None and (problem := cards.of(models[0].snapshot)[1]):
-        raise InputError(problem)  # now, not on a visit
+    measured = None if evaluation is None else read_evaluation(evaluation)
     frontier_blocks = cache(_read_frontier(frontier))
     routes = APIRouter(include_in_schema=False)
 
     def snapshots() -> list[Snapshot]:
         return [model.snapshot for model in models]
 
+    def card_of(snapshot: Snapshot) -> tuple[ModelCard, str]:
+        """Return the card of a snapshot, and why the evaluation is missing from it, if it is."""
+        try:
+            return ModelCard(snapshot.name, snapshot.model, measured), ""
+        except InputError as error:  # the model was replaced, and the evaluation is of the old one
+            return ModelCard(snapshot.name, snapshot.model), str(error)
+
+    if measured is not None and (problem := card_of(models[0].snapshot)[1]):
+        raise InputError(problem)  # now, not on a visit
+
     def show(template: str, title: str, active: str, *, status: int = 200, **values: object) -> HTMLResponse:
-        return _page(
-            template, title, active=active, status=status, outdated=any(model.problem for model in models), **values
-        )
+        outdated = any(model.problem for model in models)
+        return _page(template, title, active=active, status=status, outdated=outdated, **values)
 
     @routes.get("/")
     def start() -> RedirectResponse:
@@ -82,11 +102,8 @@ def router(
 
     @routes.get("/page/style.css")
     def style() -> Response:
-        return _style()
-
-    @routes.get("/page/icon.svg")
-    def icon() -> Response:
-        return Response(_template("icon.svg").render(), media_type="image/svg+xml")
+        """Return the style sheet that all pages share, and the rules that only the served page needs."""
+        return Response(f"{page_asset('page.css')}\n{_template('serve.css').render()}", media_type="text/css")
 
     @routes.get("/page")
     @routes.get("/page/user")  # for a reader who reloads without sending the form again
@@ -94,14 +111,14 @@ def router(
         return ask(UserForm())
 
     def ask(form: UserForm, status: int = 200) -> HTMLResponse:
-        served = [cards.of(snapshot)[0] for snapshot in snapshots()]
+        served = [card_of(snapshot)[0] for snapshot in snapshots()]
         return show("find", "Find a user", "/page", status=status, cards=served, form=form, max_k=MAX_K)
 
     @routes.post("/page/user")
     def show_user(form: Annotated[UserForm, Depends(_read_form)]) -> HTMLResponse:
         if form.user_error or form.k_error:
             return ask(form, 422)
-        lists = [_UserList(snapshot, form.user, snapshot.recommend(form.user, form.k)) for snapshot in snapshots()]
+        lists = [_UserList(snapshot, form) for snapshot in snapshots()]
         ranks = [user_list.ranks for user_list in lists]
         both = [ranks[0][item] == ranks[1][item] for item in ranks[0].keys() & ranks[1].keys()] if ranks[1:] else []
         title, counts = "Recommendations for one user", {"common": len(both), "unmoved": sum(both)}
@@ -109,13 +126,13 @@ def router(
 
     @routes.get("/page/model")
     def show_card() -> HTMLResponse:
-        (card, problem), *others = (cards.of(snapshot) for snapshot in snapshots())
+        (card, problem), *others = (card_of(snapshot) for snapshot in snapshots())
         compared = [other for other, _ in others]
         return show("model", card.page.title, "/page/model", problem=problem, compared=compared, page=card.page)
 
     @routes.get("/page/certificate")
     def show_certificate() -> HTMLResponse:
-        lead, sections = _certificate(cards.of(models[0].snapshot)[0])
+        lead, sections = _certificate(card_of(models[0].snapshot)[0])
         return show("blocks", "The certificate, explained", "/page/certificate", lead=lead, sections=sections)
 
     @routes.get("/page/frontier")
@@ -130,41 +147,6 @@ def error_page(status: int, message: str) -> HTMLResponse:
     """Return a page with an error message and a link back; ``message`` must not contain an id."""
     title = _ERROR_TITLES.get(status, HTTPStatus(status).phrase)
     return _page("error", title, status=status, sentence=f"{message[:1].upper()}{message[1:].rstrip('.')}.")
-
-
-@dataclass(frozen=True)
-class UserForm:
-    """The fields of the form that asks for a user, as they were typed."""
-
-    user: str = ""
-    k_text: str = str(DEFAULT_K)
-    is_sent: bool = False
-    """Whether anything was typed: an empty form has no errors."""
-
-    @property
-    def typed(self) -> str:
-        """The id, to be sent again: a valid one character for character, another one escaped like any other text."""
-        return self.user[:MAX_ID_LENGTH] if self.user_error else Markup(escape(self.user))
-
-    @property
-    def k(self) -> int:
-        """How many items are requested; 0 if that is not a whole number."""
-        text = self.k_text.strip()
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
-
-    @property
-    def user_error(self) -> str:
-        """What is wrong with the id, without repeating it."""
-        if not self.user:
-            return "Enter the id of a user." if self.is_sent else ""
-        if len(self.user) > MAX_ID_LENGTH:
-            return f"An id has at most {MAX_ID_LENGTH:,} characters."
-        return "An id must not contain line breaks or other control characters." if id_fault(self.user) else ""
-
-    @property
-    def k_error(self) -> str:
-        """What is wrong with the number of items."""
-        return "" if 1 <= self.k <= MAX_K else f"The number of items must be a whole number from 1 to {MAX_K:,}."
 
 
 async def _read_form(request: Request) -> UserForm:
@@ -182,55 +164,39 @@ async def _read_form(request: Request) -> UserForm:
         raise Refusal(400, "the form cannot be read") from error
     if any(len(values) > 1 for values in fields.values()):
         raise Refusal(400, "the form contains a field twice")
-    return UserForm(fields.get("id", [""])[0], fields.get("k", [str(DEFAULT_K)])[0], is_sent=True)
+    user, k_text = fields.get("id", [""])[0], fields.get("k", [str(DEFAULT_K)])[0].strip()
+    user_error = k_error = ""
+    if not user:
+        user_error = "Enter the id of a user."
+    elif len(user) > MAX_ID_LENGTH:
+        user_error = f"An id has at most {MAX_ID_LENGTH:,} characters."
+    elif id_fault(user):
+        user_error = "An id must not contain line breaks or other control characters."
+    if not (k_text.isascii() and k_text.isdigit() and len(k_text) < 9 and 1 <= int(k_text) <= MAX_K):
+        k_error = f"The number of items must be a whole number from 1 to {MAX_K:,}."
+    return UserForm(user, k_text, user_error, k_error)
 
 
 class _UserList:
     """What one model recommends to a user, ready for the template."""
 
-    def __init__(self, snapshot: Snapshot, user: str, answer: Answer) -> None:
-        self.model, self.known, self.history = snapshot.name, snapshot.knows(user), snapshot.history(user)
+    def __init__(self, snapshot: Snapshot, form: UserForm) -> None:
+        answer = snapshot.recommend(form.user, form.k)
+        self.model, self.known, self.history = snapshot.name, snapshot.knows(form.user), snapshot.history(form.user)
         self.basis, self.items = answer.basis.value if self.known else "unknown", answer.items
         self.ranks = {item.item: item.rank for item in answer.items}
         self.keeps_histories = snapshot.model.summary is None
         """Whether the model folder contains what users rated; an exported one does not."""
 
 
-class _Cards(WeakKeyDictionary[Snapshot, tuple[ModelCard, str]]):
-    """The cards of the snapshots being served, and why an evaluation is missing from one; each is computed once.
-
-    Weak keys: a card refers to its model, and must not keep a model in memory that has been replaced.
-    """
-
-    def __init__(self, evaluation: Evaluation | None) -> None:
-        super().__init__()
-        self._evaluation = evaluation
-
-    def of(self, snapshot: Snapshot) -> tuple[ModelCard, str]:
-        """Return the card of a snapshot, and why the evaluation is missing from it, if it is."""
-        if snapshot not in self:
-            try:
-                self[snapshot] = ModelCard(snapshot.name, snapshot.model, self._evaluation), ""
-            except InputError as error:  # the model was replaced, and the evaluation is of the old one
-                self[snapshot] = ModelCard(snapshot.name, snapshot.model), str(error)
-        return self[snapshot]
-
-
 def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:
-    """Return the promise of the model's release in short, as charts, and in full; or why there is none."""
+    """Return the promise of the model's release in short, as charts, and in full; or why the card has none."""
     origin, c = card.origin, card.certificate
-    if origin.plaintext_source:
-        return [Note(PLAINTEXT)], []
-    if not card.with_release:
-        return [NO_RELEASE], []
-    if card.contradiction is not None:
-        return [Note(f"Do not rely on the recorded certificate. {card.contradiction}")], []
     if c is None:
-        return [Note(NO_CERTIFICATE), Commands(["pricdr inspect RELEASE"])], []
+        return [], [section for section in card.page.sections if section.anchor == "privacy"]
     signature = "No signature was checked: anyone could have made this release."
-    if origin.release_signed_by is not None:
-        key = fingerprint(public_from_text(origin.release_signed_by))
-        signature = f"Its signature was checked when the model was trained. Fingerprint of the key: {key}."
+    if card.signer is not None:
+        signature = f"Its signature was checked when the model was trained. Fingerprint of the key: {card.signer}."
     checked = [  # a copy of a certificate is not the release itself
         "This is the copy in the model folder. Its figures were derived again for this page: the promise follows from "
         "the noise that the certificate states.",
@@ -249,10 +215,6 @@ def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Se
     """Return what draws the results in a file; others in its folder are used for what a release has to beat.
 
     ``pricdr.report`` has more dependencies than a server needs, so it is imported only here.
-
-    Raises:
-        InputError: the file does not contain frontier results.
-        MissingExtraError: the packages that read and draw results are not installed.
     """
     if path is None:
         return lambda: (_NO_FRONTIER, [])
@@ -270,27 +232,20 @@ def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Se
     experiments = tuple(experiment for experiment in folder.experiments if experiment.spec.name == name)
     if not experiments or experiments[0].spec.family != FRONTIER:
         raise InputError(f"{path} contains no frontier results (run pricdr reproduce specs/frontier.toml)")
-    folder = replace(folder, experiments=experiments)
     about = (
         f"Measured on {experiments[0].title}, not on the data of the model served here. Use it as a guide to which ε "
         "to ask for, before a budget is spent."
     )
     return lambda: (
-        [about, *lead(folder)],
+        [about, *lead(replace(folder, experiments=experiments))],
         [Section("The frontier in full", [every_arm(experiments[0], "arms-1")], id="frontier")],
     )
 
 
 def _page(template: str, title: str, *, active: str = "", status: int = 200, **values: object) -> HTMLResponse:
     """Return a page rendered from one of the templates, with one link of the navigation highlighted."""
-    frame = {"title": title, "active": active, "navigation": _NAVIGATION, "version": __version__, "outdated": False}
+    frame = {"title": title, "active": active, "version": __version__, "outdated": False}
     return HTMLResponse(_template(f"{template}.html").render({**frame, **values}), status)
-
-
-@cache
-def _style() -> Response:
-    """Return the shared style sheet of all pages, and the rules that only the served page needs."""
-    return Response(f"{page_asset('page.css')}\n{_template('serve.css').render()}", media_type="text/css")
 
 
 def _template(name: str) -> Template:

@@ -5,10 +5,10 @@ last digit. For more than a million items an index proposes candidates, which ar
 item that belongs in the list; ``benchmarks/serving.py`` measures how often. ``--exact`` turns it off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,26 +22,21 @@ MAX_ROWS: Final = 32
 """Users scored in one product: more would save no time, and make the first of them wait."""
 EXACT_UP_TO: Final = 1_000_000
 """Up to this many items, all of them are scored for every request."""
+Ranked: TypeAlias = tuple[IntArray, Float32Array]
+"""Positions of items, best first, and their scores."""
 _OVERSAMPLING: Final = 4
 """Candidates for each item requested: they are scored again in full precision, and the best are kept."""
 _SAMPLES_PER_CELL: Final = 48
 """Items for each cell that the index is trained on."""
 
 
-class Ranked(NamedTuple):
-    """Positions of items, best first, and their scores."""
-
-    items: IntArray
-    scores: Float32Array
-
-
 class ExactSearch:
     """Scores every item: exact, and fast enough up to a million items."""
 
     def __init__(self, model: FittedModel) -> None:
-        self._model, self._rows = model, _rows_at_once(model)
+        self._model = model
         # One buffer, used by one thread at a time: two products at once would only compete for the same memory bus.
-        self._buffer = np.empty((self._rows, len(model.items)), dtype=np.float32)
+        self._buffer = np.empty((_rows_at_once(model), len(model.items)), dtype=np.float32)
         self._lock = Lock()
         sparse = sp.issparse(model.user_vectors) and sp.issparse(model.item_vectors)
         # A product of two sparse matrices needs the second one transposed: do that once, not for every product.
@@ -50,7 +45,7 @@ class ExactSearch:
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` best unseen items of each of the users at these positions."""
         with self._lock:
-            return [ranked for block in _blocks(users, self._rows) for ranked in rank_rows(self._unseen(block), k)]
+            return _ranked(self._unseen, users, k, len(self._buffer))
 
     def _unseen(self, users: IntArray) -> Float32Array:
         """Return the scores of all items, −∞ for those that a user has rated."""
@@ -80,14 +75,13 @@ class ApproximateSearch:
         count, width = vectors.shape
         cells = max(1, int(2 * np.sqrt(count)))
         # Eight bits a number: a quarter of the memory, and scoring the candidates again restores the precision.
-        quantizer: Any = faiss.IndexFlatIP(width)
-        self._index: Any = faiss.IndexIVFScalarQuantizer(
-            quantizer, width, cells, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-        )
-        self._index.cp.niter = 10
-        self._index.train(vectors[:: max(1, count // (_SAMPLES_PER_CELL * cells))])
-        self._index.add(vectors)
-        self._index.nprobe = max(1, round(share * cells))
+        bits, product = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        index: Any = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(width), width, cells, bits, product)
+        index.cp.niter = 10
+        index.train(vectors[:: max(1, count // (_SAMPLES_PER_CELL * cells))])
+        index.add(vectors)
+        index.nprobe = max(1, round(share * cells))
+        self._index = index
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return approximately the ``k`` best unseen items of the users at these positions, with exact scores."""
@@ -97,20 +91,19 @@ class ApproximateSearch:
         most_seen = max((len(items) for items in seen), default=0)
         n_candidates = min(len(self._model.items), _OVERSAMPLING * k + most_seen)
         _, candidates = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), n_candidates)
-        ranked = []
-        for user, proposed, rated in zip(users, candidates, seen, strict=True):
-            # setdiff1d sorts, so that ties are broken by position, as in the exact search. faiss pads with −1.
-            items = np.setdiff1d(proposed[proposed >= 0], rated)
-            scores = self._model.score_candidates(np.array([user]), items[None, :]) if len(items) else np.empty((1, 0))
-            best = rank_rows(np.asarray(scores, dtype=np.float32), min(k, len(items)))[0]
-            ranked.append(Ranked(items[best.items], best.scores))
-        return ranked
+        return [self._scored(*found, k) for found in zip(users.tolist(), candidates, seen, strict=True)]
+
+    def _scored(self, user: int, candidates: IntArray, seen: IntArray, k: int) -> Ranked:
+        items = np.setdiff1d(candidates[candidates >= 0], seen)
+        scores = self._model.score_candidates(np.array([user]), items[None, :]) if len(items) else np.empty((1, 0))
+        ((best, best_scores),) = rank_rows(np.asarray(scores, dtype=np.float32), min(k, len(items)))
+        return items[best], best_scores
 
 
 Search: TypeAlias = ExactSearch | ApproximateSearch
 
 
-def build_search(model: FittedModel, *, exact: bool = False) -> tuple[FittedModel, Search]:
+def build_search(model: FittedModel, *, exact: bool) -> tuple[FittedModel, Search]:
     """Return a search for the model, and the model in the layout that the search reads.
 
     The search is exact for up to a million items, and for models that faiss cannot index.
@@ -138,7 +131,7 @@ class SimilarItems:
 
     def best(self, items: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` items most like each of those at these positions; none if its vector is zero."""
-        return [ranked for block in _blocks(items, self._rows) for ranked in rank_rows(self._cosines(block), k)]
+        return _ranked(self._cosines, items, k, self._rows)
 
     def _cosines(self, items: IntArray) -> Float32Array:
         rows = self._vectors[items]
@@ -160,14 +153,15 @@ def rank_rows(scores: Float32Array, k: int) -> list[Ranked]:
     """Return the ``k`` best items of each row of scores; an item with score −∞ is left out."""
     ranked = []
     for row, items in zip(scores, top_items(scores, k), strict=True):
-        best = row[items]
-        count = int(np.count_nonzero(best > -np.inf))  # best first, so that −∞ comes last
-        ranked.append(Ranked(items[:count], best[:count]))
+        found = items[row[items] > -np.inf]
+        ranked.append((found, row[found]))
     return ranked
 
 
-def _blocks(positions: IntArray, size: int) -> Iterator[IntArray]:
-    return (positions[start : start + size] for start in range(0, len(positions), size))
+def _ranked(score: Callable[[IntArray], Float32Array], positions: IntArray, k: int, rows: int) -> list[Ranked]:
+    """Return the ``k`` best items for each position, scored so many rows at a time."""
+    blocks = [positions[start : start + rows] for start in range(0, len(positions), rows)]
+    return [ranked for block in blocks for ranked in rank_rows(score(block), k)]
 
 
 def _rows_at_once(model: FittedModel) -> int:

@@ -5,8 +5,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -14,16 +15,14 @@ from typing import Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pricdr.errors import OutputError
-from pricdr.serving.app import ServerSettings, create_app
+from pricdr.errors import OutputError, ParameterError
+from pricdr.serving.app import create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.snapshot import Snapshot, WatchedModel
 
 _CONNECTIONS: Final = 1000
 """Open at the same time; further requests get 503."""
-_POLL_INTERVAL: Final = 1.0
-"""Seconds between two checks of a file."""
 _SHUTDOWN_SECONDS: Final = 8
 """For requests in flight when the server is stopped."""
 _SWITCH_INTERVAL: Final = 1e-3
@@ -32,58 +31,86 @@ _SWITCH_INTERVAL: Final = 1e-3
 
 def serve(
     model: Path,
-    settings: ServerSettings,
     *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    keys: Path | None = None,
+    insecure_listen: bool = False,
+    allowed_hosts: Iterable[str] = (),
+    public_key: Path | None = None,
+    exact: bool = False,
     compare: Path | None = None,
+    evaluation: Path | None = None,
+    frontier: Path | None = None,
     log: ServerLog,
-    ready: Callable[[str, Snapshot], None] = lambda address, snapshot: None,
-    poll_interval: float = _POLL_INTERVAL,
+    ready: Callable[[str, Snapshot], None],
+    poll_interval: float = 1.0,
 ) -> None:
-    """Serve until the process is told to stop; requests in flight then have some seconds to finish.
+    """Serve the model in a folder until told to stop; requests in flight then have some seconds to finish.
 
-    Args:
-        model: the model folder, or a link to one.
-        settings: where to listen, and which requests to accept.
-        compare: a second model, for the page.
-        log: where events go.
-        ready: called with the address and the model once the server is about to answer requests.
-        poll_interval: seconds between two checks of the model folder and of the file of keys.
+    The options are those of ``pricdr serve``. ``ready`` is called with the address and the model once the server is
+    about to answer requests, and files are checked for changes every ``poll_interval`` seconds.
     """
-    keys = None if settings.keys is None else KeyRing(settings.keys, log.event)
+    if not is_loopback(host) and not insecure_listen:
+        raise ParameterError(
+            f"--host {host} can be reached from other machines: put a proxy with TLS and limits in front "
+            "(deploy/nginx.conf), or give --insecure-listen"
+        )
+    ring = None if keys is None else KeyRing(keys, log.event)
 
     def load(folder: Path) -> Snapshot:
-        snapshot = Snapshot.load(folder, public_key=settings.public_key, exact=settings.exact)
+        snapshot = Snapshot.load(folder, public_key=public_key, exact=exact)
         exempt_from_garbage_collection()
         return snapshot
 
-    with _listen(settings) as listener:  # before the model is loaded, so that a port in use is reported at once
-        folders = [model] if compare is None else [model, compare]
-        models = [WatchedModel(folder, load=load, report=log.event) for folder in folders]
-        config = uvicorn.Config(
-            create_app(models, settings, keys=keys, log=log),
-            http=_Connection,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # any client could claim any address
-            limit_concurrency=_CONNECTIONS,
-            timeout_keep_alive=75,  # longer than that of nginx, which would else send requests to closed connections
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    with _listen(host, port) as listener:  # before the model is loaded, so that a port in use is reported at once
+        models = [WatchedModel(folder, load=load, report=log.event) for folder in (model, compare) if folder]
+        hosts = known_hosts(host, allowed_hosts)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(models, hosts=hosts, keys=ring, log=log, evaluation=evaluation, frontier=frontier),
+                http=_Connection,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,  # any client could claim any address
+                limit_concurrency=_CONNECTIONS,
+                timeout_keep_alive=75,  # longer than nginx's, which would else send requests to closed connections
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            )
         )
-        for check in [*(model.reload_if_changed for model in models), *([] if keys is None else [keys.reload])]:
+        for check in [*(model.reload_if_changed for model in models), *([ring.reload] if ring else [])]:
             repeat(check, poll_interval, log)
         log.take_over()
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        server = uvicorn.Server(config)
-        with _stopping_at_signals(server):
-            log.event("serving", **models[0].snapshot.facts)
-            host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            ready(f"http://{host}:{listener.getsockname()[1]}", models[0].snapshot)
-            exempt_from_garbage_collection()
-            server.run(sockets=[listener])
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # uvicorn raises the signals again once it has stopped: they must not end the process then.
+            signal.signal(number, server.handle_exit)
+        snapshot = models[0].snapshot
+        log.event("serving", **snapshot.facts)
+        ready(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}", snapshot)
+        exempt_from_garbage_collection()
+        server.run(sockets=[listener])
         log.event("stopped")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a server that listens there."""
+    with suppress(ValueError):  # a name may stand for any address
+        return host == "localhost" or ip_address(host).is_loopback
+    return False
+
+
+def known_hosts(host: str, allowed: Iterable[str]) -> frozenset[str] | None:
+    """Return the host names that a request may use, in lower case; None if any name will do.
+
+    Without this check, a web page could point a name of its own at 127.0.0.1 and read the answers in a visitor's
+    browser (DNS rebinding).
+    """
+    names = frozenset(name.lower() for name in allowed)
+    return names | {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else names or None
 
 
 class _Connection(HttpToolsProtocol):
@@ -117,40 +144,24 @@ def repeat(check: Callable[[], None], interval: float, log: ServerLog) -> Event:
     return closed
 
 
-@contextmanager
-def _stopping_at_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Let signals stop the server. uvicorn raises them again once it has stopped; they must not end the process."""
-
-    def stop(*_: object) -> None:
-        server.should_exit = True
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 def exempt_from_garbage_collection() -> None:
     """Let the garbage collector pass over everything that is alive now.
 
-    A model stays until it is replaced, and is then freed by its reference count. Scanning its ids again and again for
-    cycles would stop all answers for a twentieth of a second, about once a second under load.
+    A model is freed by its reference count. Scanning its ids for cycles would stop all answers for a twentieth of a
+    second, about once a second under load.
     """
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
-def _listen(settings: ServerSettings) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; connections queue up in it until the model has been loaded."""
     try:
-        addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = addresses[0]
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_CONNECTIONS)
     except (OSError, UnicodeError) as error:
         number = getattr(error, "errno", None) or 0
         # Python's own message repeats the address; negative numbers are name-resolution errors, unknown to strerror.
         reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
-        raise OutputError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from error
+        raise OutputError(f"cannot listen on {host} port {port}: {reason}") from error

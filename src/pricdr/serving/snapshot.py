@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -24,8 +24,6 @@ _FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", _C
 """The files of a model folder; the last exists only if the model was trained with a release."""
 MAX_K: Final = 1000
 """The most items in one answer."""
-_FINGERPRINT_DIGITS: Final = 12
-"""Enough to tell models apart by eye."""
 
 
 class ItemsQuery(NamedTuple):
@@ -62,11 +60,7 @@ class Answer:
 class Snapshot:
     """One loaded model with all that answers need: positions of ids, a search, the most popular items. Never changes.
 
-    Args:
-        model: the model.
-        fingerprint: what identifies it in answers and logs.
-        folder: where it was read.
-        exact: score all items, however many there are; otherwise more than a million items get an index.
+    With ``exact``, all items are scored, however many there are; otherwise more than a million items get an index.
     """
 
     def __init__(
@@ -107,8 +101,8 @@ class Snapshot:
         return printable(self.folder.name)
 
     @property
-    def facts(self) -> dict[str, object]:
-        """What the log says about it."""
+    def facts(self) -> dict[str, Any]:
+        """What the log and ``/ready`` say about it."""
         return {"model": self.fingerprint, "users": len(self.model.users), "items": len(self.model.items)}
 
     def knows(self, user: str) -> bool:
@@ -152,18 +146,14 @@ class Snapshot:
         return [] if position is None else [self.model.items[at] for at in seen_items(self.model, position)]
 
     def _recommended(self, ranked: Ranked, k: int) -> list[RecommendedItem]:
-        items = self.model.items
-        pairs = zip(ranked.items[:k].tolist(), ranked.scores[:k].tolist(), strict=True)
+        items, pairs = self.model.items, zip(*(column[:k].tolist() for column in ranked), strict=True)
         return [RecommendedItem(items[at], score, rank) for rank, (at, score) in enumerate(pairs, 1)]
 
 
 class WatchedModel:
     """A model folder that may be replaced, or a link that may be moved to another one, and the latest snapshot of it.
 
-    Args:
-        folder: the folder or the link.
-        load: loads a folder as a snapshot.
-        report: called with what happens to the model.
+    ``load`` loads a folder as a snapshot, and ``report`` is called with what happens to the model.
     """
 
     def __init__(
@@ -174,7 +164,7 @@ class WatchedModel:
         report: Report = lambda event, **facts: None,
     ) -> None:
         self._folder, self._load, self._report = folder, load, report
-        self._loaded_signature = self._last_signature = self._signature()
+        self._loaded_signature = self._last_signature = _signature(folder)
         self.problem: str | None = None
         """Why the newest folder was refused; None if it was not."""
         self.loads = Counter(taken=1, refused=0)
@@ -184,7 +174,7 @@ class WatchedModel:
 
     def reload_if_changed(self) -> None:
         """Load the folder if it has changed and is no longer being written."""
-        signature = self._signature()
+        signature = _signature(self._folder)
         settled, self._last_signature = signature == self._last_signature, signature
         if signature == self._loaded_signature or not settled:
             return
@@ -196,6 +186,7 @@ class WatchedModel:
             self.loads["refused"] += 1
             self._report("model refused", reason=self.problem, serving=self.snapshot.fingerprint)
             return
+        self.problem = None
         if snapshot.fingerprint != self.snapshot.fingerprint:  # otherwise touched or moved, but the same model
             self.loads["taken"] += 1
             self._report("model taken", **snapshot.facts)
@@ -203,19 +194,18 @@ class WatchedModel:
             freed = weakref.finalize(self.snapshot, self._report, "model freed", model=self.snapshot.fingerprint)
             freed.atexit = False
             self.snapshot = snapshot
-        self.problem = None
-
-    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
-        """Return what changes when a file is written or replaced, or a link to the folder is moved."""
-        return tuple(_file_signature(self._folder / name) for name in _FILES)
 
 
-def _file_signature(path: Path) -> tuple[int, ...] | None:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
+def _signature(folder: Path) -> list[tuple[int, ...] | None]:
+    """Return what changes when a file of a folder is written or replaced, or a link to the folder is moved."""
+    signature: list[tuple[int, ...] | None] = []
+    for name in _FILES:
+        try:
+            status = (folder / name).stat()
+            signature.append((status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns))
+        except (OSError, ValueError):
+            signature.append(None)
+    return signature
 
 
 def _fingerprint(folder: Path) -> str:
@@ -227,4 +217,4 @@ def _fingerprint(folder: Path) -> str:
                 continue
             with opened.file(name, limit=2**63 - 1) as descriptor, open(descriptor, "rb", closefd=False) as file:
                 digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()[:_FINGERPRINT_DIGITS]
+    return digest.hexdigest()[:12]  # enough to tell models apart by eye

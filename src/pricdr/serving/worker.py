@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import thread_time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
 
 from pricdr.serving.search import MAX_ROWS
 from pricdr.serving.snapshot import ItemsQuery, Snapshot
@@ -21,14 +23,22 @@ _MAX_WAIT: Final = 0.25
 """Seconds of scoring that may wait in a lane; further queries are refused."""
 _MIN_WAITING: Final = 4
 """Queries that may wait in a lane however long each takes."""
-_FIRST_GUESS: Final = 1e-3
-"""Seconds for an answer, until they are measured."""
 _WEIGHT: Final = 0.1
 """Weight of the newest measurement in the running mean of the seconds per answer."""
 
 
-class Busy(Exception):  # noqa: N818 - no error of the program
+class Refusal(HTTPException):
+    """A request that is answered with an error status, and a sentence that repeats nothing from the request."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(status, message, headers)
+
+
+class Busy(Refusal):
     """Too much is waiting already."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "the server is busy: try again in a second", **{"retry-after": "1"})
 
 
 class Quota:
@@ -39,7 +49,7 @@ class Quota:
         self.used: Counter[str] = Counter()
 
     @contextmanager
-    def take(self, caller: str, amount: int = 1) -> Iterator[None]:
+    def take(self, caller: str, amount: int) -> Iterator[None]:
         """Use some of it until the block ends; raise :class:`Busy` if there is not enough left."""
         if self.used[caller] + amount > self._each or self.used.total() + amount > self._total:
             raise Busy
@@ -51,34 +61,28 @@ class Quota:
             self.used = +self.used  # without callers that use nothing
 
 
-class _Job(NamedTuple):
+@dataclass(eq=False)
+class Round:
+    """Queries that share one product: of one model, and at most ``MAX_ROWS``."""
+
     snapshot: Snapshot
-    queries: Sequence[ItemsQuery]
+    queries: list[ItemsQuery]
     answers: "asyncio.Future[list[Any]]"
 
 
 @dataclass(eq=False)
 class Lane:
-    """Queries of one kind that wait to be scored."""
+    """Queries of one kind that wait to be scored, in the rounds in which they will be."""
 
     score: Callable[[Snapshot, Sequence[ItemsQuery]], list[Any]]
-    jobs: deque[_Job] = field(default_factory=deque)
-    seconds_per_answer: float = _FIRST_GUESS
-    """A running mean of processor seconds."""
+    rounds: deque[Round] = field(default_factory=deque)
+    seconds_per_answer: float = 1e-3
+    """A running mean of processor seconds; before any are measured, a guess."""
 
-    def next_jobs(self) -> list[_Job]:
-        """Return the next jobs that can share a product: of one model, and at most ``MAX_ROWS`` queries."""
-        jobs: list[_Job] = []
-        room = MAX_ROWS
-        while self.jobs:
-            job = self.jobs[0]
-            if jobs and (len(job.queries) > room or job.snapshot is not jobs[0].snapshot):
-                break
-            self.jobs.popleft()
-            if not job.answers.done():  # its client has not left
-                jobs.append(job)
-                room -= len(job.queries)
-        return jobs
+    @property
+    def waiting(self) -> int:
+        """How many queries wait."""
+        return sum(len(round_.queries) for round_ in self.rounds)
 
 
 class Worker:
@@ -89,49 +93,45 @@ class Worker:
         self.similar_items = Lane(lambda snapshot, queries: snapshot.similar_to(queries))
         self._lanes = (self.users, self.batches, self.similar_items)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scoring")
-        self._rounds: asyncio.Task[None] | None = None
+        self._scoring: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> int:
         """How many queries wait to be scored."""
-        return sum(len(job.queries) for lane in self._lanes for job in lane.jobs)
+        return sum(lane.waiting for lane in self._lanes)
 
     async def answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[ItemsQuery]) -> list[Any]:
         """Return what ``lane`` answers to at most ``MAX_ROWS`` queries, in order."""
         # Batches wait, since a quota has admitted them.
-        if lane is not self.batches and len(lane.jobs) >= max(_MIN_WAITING, int(_MAX_WAIT / lane.seconds_per_answer)):
+        if lane is not self.batches and lane.waiting >= max(_MIN_WAITING, int(_MAX_WAIT / lane.seconds_per_answer)):
             raise Busy
-        job = _Job(snapshot, queries, asyncio.get_running_loop().create_future())
-        lane.jobs.append(job)
-        if self._rounds is None or self._rounds.done():
-            self._rounds = asyncio.create_task(self._run())
-        return await job.answers
+        last = lane.rounds[-1] if lane.rounds else None
+        if last is None or last.snapshot is not snapshot or len(last.queries) + len(queries) > MAX_ROWS:
+            last = Round(snapshot, [], asyncio.get_running_loop().create_future())
+            lane.rounds.append(last)
+        start = len(last.queries)
+        last.queries += queries
+        if self._scoring is None or self._scoring.done():
+            self._scoring = asyncio.create_task(self._run())
+        answers = await asyncio.shield(last.answers)  # others wait for them too: who leaves must not cancel them
+        return answers[start : start + len(queries)]
 
     async def _run(self) -> None:
         """Score what waits, a round of each lane in turn."""
-        while any(lane.jobs for lane in self._lanes):
+        while self.waiting:
             for lane in self._lanes:
-                if jobs := lane.next_jobs():
-                    await self._score(lane, jobs)
+                if lane.rounds:
+                    await self._score(lane, lane.rounds.popleft())
 
-    async def _score(self, lane: Lane, jobs: list[_Job]) -> None:
-        """Answer some jobs together; an error goes to all of them."""
-        queries = [query for job in jobs for query in job.queries]
-
+    async def _score(self, lane: Lane, round_: Round) -> None:
         def score() -> tuple[list[Any], float]:
             started = thread_time()  # not wall time: what a busy machine makes it wait is no cost of the lane
-            return lane.score(jobs[0].snapshot, queries), thread_time() - started
+            return lane.score(round_.snapshot, round_.queries), thread_time() - started
 
         try:
             answers, seconds = await asyncio.get_running_loop().run_in_executor(self._thread, score)
         except Exception as fault:
-            for job in jobs:
-                if not job.answers.done():
-                    job.answers.set_exception(fault)
-            return
-        lane.seconds_per_answer += _WEIGHT * (seconds / len(queries) - lane.seconds_per_answer)
-        rest = iter(answers)
-        for job in jobs:
-            own = [next(rest) for _ in job.queries]
-            if not job.answers.done():
-                job.answers.set_result(own)
+            round_.answers.set_exception(fault)
+        else:
+            lane.seconds_per_answer += _WEIGHT * (seconds / len(answers) - lane.seconds_per_answer)
+            round_.answers.set_result(answers)

@@ -1,5 +1,6 @@
-"""The command of docs/operations.md that hands a budget to Prometheus prints figures that it reads."""
+"""The command of docs/operations.md that hands a budget to Prometheus prints a figure that it reads."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -22,13 +23,10 @@ def test_what_is_left_of_a_budget_is_a_metric(tmp_path, monkeypatch, capsys, rel
     for _ in range(releases):
         promise = Guarantee(epsilon=1, delta=1e-6)
         publish(Ratings.from_triples(["a"], ["x"]), promise, strategy=JLT(dim=2), users=["a"], ledger=ledger)
-    pattern = r"pricdr (ledger show budget.jsonl --json -) \| jq -r '(.*?)'"
+    pattern = r"pricdr (ledger show budget.jsonl --json -) \|\s+jq -r '(.*?)'"
     command, script = re.search(pattern, PAGE.read_text(), re.DOTALL).groups()
     assert run(command.split()) == 0
     shown = capsys.readouterr().out
     done = subprocess.run(["jq", "-r", script], input=shown, capture_output=True, text=True, check=True)
-    metrics = dict(line.split() for line in done.stdout.splitlines())
-    assert [float(metrics[f"pricdr_ledger_epsilon_{what}"]) for what in ("spent", "room")] == pytest.approx(
-        [releases, 8 if releases == 0 else 7.887], rel=1e-4
-    )
-    assert metrics["pricdr_ledger_releases_left"] == left
+    assert done.stdout == f"pricdr_ledger_releases_left {left}\n"
+    assert {"epsilon"} <= json.loads(shown)["room"].keys() & json.loads(shown)["spent"].keys()

@@ -1,13 +1,19 @@
+import re
+import warnings
+
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pricdr
-from pricdr import Bounds, Guarantee, Ratings, Unit, publish
-from pricdr.errors import BudgetError, ParameterError, PriCDRError
+from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
+from pricdr.cli import run
+from pricdr.errors import BudgetError, ParameterError, PriCDRError, PublishWarning
 from pricdr.privacy.accounting import Calibration, epsilon_for, paper_sigma
 from pricdr.release.certify import check
+from pricdr.release.readme import readme
 from pricdr.strategies import JLT, SJLT, Spectral
 
 USERS = tuple(f"u{i}" for i in range(30))
@@ -273,3 +279,128 @@ def test_number_types_and_names_of_units_do_not_matter():
         Guarantee(epsilon=1, delta=1e-6, unit="planet")
     values = Ratings.from_triples(["a", "a"], ["x", "x"], np.array([2.0, 3.0]))
     assert values.matrix.toarray().tolist() == [[3.0]]
+
+
+LIKES = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
+STARS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"], [1.0, 5.0, 3.0])
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger.create(tmp_path / "budget", Guarantee(epsilon=99, delta=1e-6))
+
+
+def _said(publishing):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        publishing()
+    assert all(one.category is PublishWarning and one.filename == __file__ for one in caught)
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize(
+    ("changes", "beginnings"),
+    [
+        ({}, []),
+        ({"ledger": None}, ["no ledger: "]),
+        ({"users": None}, ["no user list: "]),
+        ({"ratings": STARS}, ["ratings from 1 to 5 look like stars: "]),
+        (
+            {"ratings": pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": [1, 5]})},
+            ["ratings from 1 to 5"],
+        ),
+        ({"ratings": STARS, "bounds": Bounds(rating_bound=5, rating_step=1)}, []),
+        ({"ratings": STARS.at_least(3)}, []),
+        ({"strategy": SJLT(dim=8)}, ["sjlt without an item list: "]),
+        ({"guarantee": Guarantee(epsilon=4, delta=1e-5)}, ["delta = 1e-05 is large"]),
+        ({"guarantee": Guarantee(epsilon=4, delta=0.6)}, ["delta = 0.6 is large", "delta = 0.6 is at least 1/2"]),
+        ({"guarantee": Guarantee(epsilon=9, delta=1e-6)}, ["epsilon = 9 is above 8"]),
+        (
+            {"guarantee": Guarantee(epsilon=20, delta=1e-6)},
+            ["epsilon = 20 is above 16", "NOT PRIVATE, LITTLE IS PROMISED", "this release is NOT PRIVATE"],
+        ),
+        ({"insecure_seed": 1, "ledger": None, "users": None}, []),
+    ],
+)
+def test_each_weakness_is_warned_of_once(ledger, changes, beginnings):
+    arguments = {"ratings": LIKES, "guarantee": PROMISE, "users": ["a", "b"], "strategy": JLT(dim=8), "ledger": ledger}
+    said = _said(lambda: publish(**{**arguments, **changes}))
+    assert len(said) == len(beginnings)
+    assert all(text.startswith(beginning) for text, beginning in zip(said, beginnings, strict=True))
+
+
+@pytest.mark.parametrize("dim", [8, None], ids=["dim", "dim chosen by a noisy mean"])
+def test_a_delta_too_large_for_the_users_is_warned_of_before_anything_is_spent(ledger, dim):
+    """Where warnings are errors, nothing is spent."""
+    warnings.filterwarnings("error", "delta = 0.5 is at least", PublishWarning)
+    with pytest.raises(PublishWarning, match="at least 1/2, one over the number of"):
+        publish(LIKES, Guarantee(epsilon=4, delta=0.5), users=["a", "b"], strategy=JLT(dim=dim), ledger=ledger)
+    assert ledger.read().spends == ()
+
+
+def test_the_command_line_says_the_same_before_the_spend_and_nothing_twice(tmp_path, monkeypatch, capsys, ledger):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.csv").write_text("user,item,rating\na,x,1\nb,x,5\nb,y,3\n")
+    spend, shown_before = Ledger.spend, []
+
+    def looking(self, **cost):
+        shown_before.append(capsys.readouterr().err)
+        return spend(self, **cost)
+
+    monkeypatch.setattr(Ledger, "spend", looking)
+    options = ["--epsilon", "20", "--delta", "0.6", "--strategy", "sjlt", "--dim", "8", "--out", "out"]
+    run(["ledger", "init", "wide", "--epsilon", "99", "--delta", "0.6", "--unit", "rating"])
+    capsys.readouterr()
+    assert run(["publish", "r.csv", *options, "--ledger", "wide"]) == 0
+    assert "warning:" not in capsys.readouterr().err
+    said = re.findall(r"warning: (.*)", shown_before[0])
+    in_python = _said(
+        lambda: publish(STARS, Guarantee(epsilon=20, delta=0.6), strategy=SJLT(dim=8), ledger=Ledger(tmp_path / "wide"))
+    )
+    assert said == in_python
+    assert len(set(said)) == len(said) >= 7
+
+
+HOSTILE = ["", " ", "x" * 201, "a\nb", "\x1b[2J", "\u202egnp.exe", "a\u2028b", " a", "a ", "\ud800", "\x00"]
+
+
+def published(**options):
+    return publish(LIKES, PROMISE, strategy=JLT(dim=2), users=["a", "b"], **options)
+
+
+def test_what_was_declared_is_in_the_certificate_and_in_the_readme(tmp_path, monkeypatch):
+    monkeypatch.setattr("pricdr._publish.today", lambda: "2026-02-03")
+    folder = published(issuer="Films & Co. (é)").save(tmp_path / "r")
+    certificate = verify(folder).certificate
+    assert (certificate.issuer, certificate.issued) == ("Films & Co. (é)", "2026-02-03")
+    text = (folder / "README.md").read_text()
+    assert 'issuer: "`Films & Co. (é)`"; day of issue: 2026-02-03 (UTC)' in text
+    assert "What vouches for them is a signature" in text
+    nobody = published().certificate
+    assert (nobody.issuer, nobody.issued) == (None, "2026-02-03")
+    assert "no issuer is named" in readme(nobody)
+
+
+def test_an_issuer_is_one_short_printable_line(tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", Guarantee(epsilon=8, delta=1e-6))
+    for issuer in HOSTILE:
+        with pytest.raises(ParameterError, match="issuer must be 1 to 200 printable characters"):
+            published(issuer=issuer, ledger=ledger)
+    assert not ledger.read().spends, "refused before anything was paid"
+
+
+def test_markup_in_a_name_stays_inside_its_quotation():
+    text = readme(published(issuer='x`"** [a](http://e.org) <img src=x> "').certificate)
+    assert "\"`x''** [a](http://e.org) <img src=x> '`\"" in text
+    assert text.count("http://") == 1
+
+
+def test_the_day_is_taken_before_any_work(monkeypatch):
+    """How long publishing takes may depend on the ratings: the clock is read first, and once."""
+    order = []
+    monkeypatch.setattr("pricdr._publish.today", lambda: order.append("clock") or "2026-02-03")
+    select = Ratings.select
+    monkeypatch.setattr(Ratings, "select", lambda *given, **named: order.append("work") or select(*given, **named))
+    published()
+    assert order[0] == "clock"
+    assert order.count("clock") == 1

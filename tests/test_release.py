@@ -1,19 +1,23 @@
+import importlib.util
 import json
 
 import jsonschema
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save
 
-from pricdr import Guarantee, Ratings, Release, publish, verify
-from pricdr.errors import InputError, VerificationError
+from pricdr import Bounds, Guarantee, Ratings, Release, Unit, publish, verify
+from pricdr.data import tables
+from pricdr.errors import InputError, MissingExtraError, OutputError, ParameterError, VerificationError
 from pricdr.release.certificate import rounded_up, schema_text
 from pricdr.release.certify import check
+from pricdr.release.folder import MATRIX, _header, export_parquet
 from pricdr.release.readme import readme, statement
 from pricdr.signing import create_keys
-from pricdr.strategies import JLT
+from pricdr.strategies import JLT, SJLT, Guided
 from tests.forging import reseal
 
 IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")
@@ -240,3 +244,86 @@ def test_a_representation_is_one_printable_line(release):
     hostile = Release(release.matrix, release.users, release.certificate.model_copy(update={"strategy": strategy}))
     assert repr(hostile).isprintable()
     assert r"jlt\u001b[31m\u000aok" in repr(hostile)
+
+
+RATINGS = Ratings.from_triples(["a", "b", "b", "c"], ["x", "x", "y", "z"])
+USERS = ("b", "a", "nobody", "🙂", " spaced ")
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+
+
+@given(st.integers(1, 400), st.integers(1, 400))
+def test_the_header_is_the_one_that_safetensors_writes(users, dim):
+    matrix = np.zeros((users, dim), np.float32)
+    assert _header(users, dim) + matrix.tobytes() == save({"matrix": matrix})
+
+
+RELEASES = {
+    "jlt": lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=5), users=USERS),
+    "sjlt": lambda: publish(RATINGS, PROMISE, strategy=SJLT(dim=7), users=USERS, items=["x", "y"]),
+    "spectral": lambda: publish(RATINGS, PROMISE, users=USERS, issuer="Films & Co."),
+    "guided": lambda: publish(RATINGS, PROMISE, strategy=Guided(guide=RELEASES["jlt"]()), users=USERS),
+    "user": lambda: publish(RATINGS, Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER), bounds=Bounds(clip=2)),
+    "noiseless": lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=3), users=USERS, insecure_no_noise=True),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize("signed", [False, True])
+def test_saving_what_was_loaded_gives_the_same_bytes(tmp_path, name, signed):
+    key = create_keys(tmp_path / "key")[0] if signed else None
+    release = RELEASES[name]()
+    first = release.save(tmp_path / "first", signing_key=key)
+    loaded = verify(first)
+    assert loaded.matrix.tobytes() == release.matrix.tobytes()
+    assert loaded.sha256() == release.sha256()
+    second = loaded.save(tmp_path / "second", signing_key=key)
+    assert {file.name: file.read_bytes() for file in first.iterdir()} == {
+        file.name: file.read_bytes() for file in second.iterdir()
+    }
+
+
+def test_a_matrix_in_a_file_is_written_and_read_in_chunks(tmp_path, monkeypatch):
+    release = publish(RATINGS, PROMISE, strategy=JLT(dim=7), users=[f"u{at}" for at in range(100)])
+    backed = np.memmap(tmp_path / "rows", np.float32, "w+", shape=release.matrix.shape)
+    backed[:] = release.matrix
+    monkeypatch.setattr("pricdr.release.folder._BYTES_AT_ONCE", 300)
+    saved = Release(backed, release.users, release.certificate).save(tmp_path / "release")
+    assert (load_file(saved / MATRIX)["matrix"] == release.matrix).all()
+    assert verify(saved).sha256() == release.sha256()
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])
+def test_a_frame_is_of_the_library_that_is_installed(release, monkeypatch, library):
+    monkeypatch.setattr(tables, "find_spec", lambda name: name == library)
+    frame = release.to_frame()
+    assert type(frame).__module__.startswith(library)
+    columns = frame.to_pydict() if library == "pyarrow" else {name: list(frame[name]) for name in ("user", "vector")}
+    assert columns["user"] == list(IDS)
+    assert (np.stack([np.asarray(row, np.float32) for row in columns["vector"]]) == release.matrix).all()
+
+
+def test_without_any_library_there_is_one_clear_line(release, monkeypatch):
+    monkeypatch.setattr(tables, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="polars, pandas or pyarrow"):
+        release.to_frame()
+    assert importlib.util.find_spec("polars")
+
+
+def test_an_export_holds_the_rows_of_the_release(release, tmp_path):
+    frame = pl.read_parquet(export_parquet(release, tmp_path / "it's.parquet"))
+    assert frame.schema == {"user": pl.String, "vector": pl.List(pl.Float32)}
+    assert frame["user"].to_list() == list(IDS)
+    assert np.stack(frame["vector"].to_list()).astype(np.float32).tobytes() == release.matrix.tobytes()
+    assert [file.name for file in tmp_path.iterdir()] == ["it's.parquet"]
+
+
+def test_an_export_is_a_new_file_beside_releases(release, tmp_path):
+    folder = release.save(tmp_path / "r")
+    with pytest.raises(OutputError, match="would spoil it"):
+        export_parquet(release, folder / "rows.parquet")
+    with pytest.raises(ParameterError, match=r"must end in \.parquet, got 'rows\.csv'"):
+        export_parquet(release, tmp_path / "rows.csv")
+    (tmp_path / "taken.parquet").touch()
+    with pytest.raises(OutputError, match="exists already"):
+        export_parquet(release, tmp_path / "taken.parquet")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["r", "taken.parquet"]

@@ -2,19 +2,26 @@
 
 import itertools
 import math
+import secrets
 
+import mpmath as mp
+import numpy as np
 import pytest
 from dp_accounting import dp_event, get_epsilon_gaussian
 from dp_accounting import get_sigma_gaussian as independent_sigma
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import gammainc, gammainccinv, gammaincinv
+from scipy.stats import binomtest, norm
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import (
+    GRID_STEPS,
     LATTICE_FACTOR,
     SAMPLER_DISTANCE,
+    TradeOff,
     composed_epsilon,
     delta_of,
     delta_warnings,
@@ -24,7 +31,11 @@ from pricdr.privacy.accounting import (
     paper_sigma,
     sigma_for,
 )
+from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.randomness import Simulation
+from pricdr.release.checks import floor_of
 from pricdr.strategies import JLT, SJLT
+from tests.laws import ALPHA
 
 EPSILONS = (0.01, 0.1, 0.5, 1, 2, 4, 8, 16, 32, 64, 100)
 DELTAS = (1e-2, 1e-5, 1e-6, 1e-9, 1e-12)
@@ -191,3 +202,125 @@ def test_figures_of_a_certificate_are_the_independent_accountants(epsilon):
         _is_the_independent(figure.removed_at_worst, c.sigma / t)
         _is_the_independent(figure.replaced_at_worst, c.sigma / (2 * t))
         _is_the_independent(figure.removed_typically, c.sigma / t**0.5)
+
+
+CLOSE = 1e-11
+"""``verify`` allows 1e-9."""
+
+
+@pytest.fixture(autouse=True)
+def _fifty_digits():
+    with mp.workdps(50):
+        yield
+
+
+def relative_error(value: float, true: mp.mpf) -> float:
+    return float(abs(mp.mpf(float(value)) - true) / abs(true))
+
+
+@pytest.mark.parametrize("a", [0.5, 1.0, 4.0, 200.0, 12_345.5])
+@pytest.mark.parametrize("p", [0.5, 0.1, 1e-3, 1e-12, 1e-21])
+def test_gamma_quantiles(a, p):
+    """For large shapes ``gammaincinv`` loses digits: at 5e6 a probability of 1e-12 is 0.1 % too large, at 1e8 30 %."""
+    assert relative_error(mp.gammainc(a, 0, float(gammaincinv(a, p)), regularized=True), mp.mpf(p)) < CLOSE
+    assert relative_error(mp.gammainc(a, float(gammainccinv(a, p)), mp.inf, regularized=True), mp.mpf(p)) < CLOSE
+
+
+@pytest.mark.parametrize("count", [1, 16, 800, 999_999, 1_000_000, 10**7, 10**8, 10**10])
+@pytest.mark.parametrize("level", [0.5, 0.1, 1e-3, 1e-12, 1e-12 / 10**8])
+def test_noise_alone_falls_below_a_floor_with_at_most_the_stated_probability(count, level):
+    floor = floor_of(count, level)
+    below = gammainc(count / 2, floor**2 / 2)  # good to 30 % from a million numbers on, where the bound leaves more
+    assert below <= (level * (1 + 1e-6) if count < 1_000_000 else level / 3)
+    # And it gives little away: the exact quantile is at most 0.85 standard normal numbers longer.
+    assert gammainc(count / 2, (floor + 0.85) ** 2 / 2) > level
+
+
+def _profile(mu: float, epsilon: float) -> mp.mpf:
+    """δ of a Gaussian mechanism, by its formula."""
+    upper, lower = (mp.mpf(sign) * mp.mpf(mu) / 2 - mp.mpf(epsilon) / mp.mpf(mu) for sign in (1, -1))
+    return mp.ncdf(upper) - mp.exp(mp.mpf(epsilon)) * mp.ncdf(lower)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1.0, 4.0, 20.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-15, 1e-10, 1e-6, 1e-3])
+def test_calibration_errs_on_the_safe_side(epsilon, delta):
+    """In exact arithmetic, the calibrated μ never exceeds the promised δ."""
+    with mp.workdps(60):
+        mu = mu_of(epsilon, delta)
+        tolerance = 0 if epsilon > 1e-3 else mp.mpf(10) ** -9
+        assert _profile(mu, epsilon) <= mp.mpf(delta) * (1 + tolerance)
+        assert _profile(mu * (1 + 1e-9), epsilon) > mp.mpf(delta)  # and no larger μ keeps it
+        assert relative_error(delta_of(mu, epsilon), _profile(mu, epsilon)) < 1e-10
+    assert epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-9)
+
+
+MUS = st.floats(0.01, 8)
+RATES = st.floats(1e-6, 1 - 1e-6)
+
+
+def curve(mu, delta=1e-6):
+    return TradeOff(mu, epsilon_of(mu * LATTICE_FACTOR, delta), delta)
+
+
+@given(MUS, RATES)
+def test_it_is_the_gaussian_formula(mu, alpha):
+    """f(α) = Φ(Φ⁻¹(1 − α) − μ′), the missed detections, written in terms of scipy's own law."""
+    missed = norm.cdf(norm.isf(alpha) - mu * LATTICE_FACTOR)
+    assert curve(mu).detections(alpha) == pytest.approx(1 - missed, abs=1e-12)
+
+
+@given(MUS, RATES)
+def test_it_is_symmetric(mu, alpha):
+    """Exchanging the two inputs changes nothing: f(f(α)) = α."""
+    missed = 1 - curve(mu).detections(alpha)
+    if 1e-9 < missed < 1 - 1e-9:
+        assert 1 - curve(mu).detections(missed) == pytest.approx(alpha, rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 2.0, 4.0])
+def test_it_is_the_envelope_of_what_the_accounting_promises(mu):
+    """Every (ε, δ(ε)) of the accounting bounds detections by a line; the lowest of them all is the curve."""
+    epsilons = np.linspace(0, 12 * mu + mu * mu, 1001)
+    promises = [TradeOff(mu, epsilon, delta_of(mu * LATTICE_FACTOR, epsilon)) for epsilon in epsilons]
+    for alpha in (0.001, 0.01, 0.05, 0.2, 0.5, 0.9):
+        lines = [promise.detections_by_guarantee(alpha) for promise in promises]
+        exact = curve(mu).detections(alpha)
+        assert exact <= min(lines) + 1e-12
+        assert min(lines) == pytest.approx(exact, rel=1e-3)
+
+
+@given(st.floats(1e-9, 1e50))
+def test_the_points_of_the_curve_rise_from_corner_to_corner(mu):
+    points = TradeOff(mu, 1.0, 1e-6).curve()
+    assert points[0] == (0.0, 0.0)
+    assert points[-1] == (1.0, 1.0)
+    assert points == sorted(points)
+    assert all(0 <= x <= 1 and x <= y + 1e-12 for x, y in points)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 4.0, 50.0, 800.0, 1e9])
+def test_the_corners_lie_on_the_bound(epsilon):
+    bound = TradeOff(1.0, epsilon, 1e-6)
+    corners = bound.guarantee_corners()
+    assert corners[-1] == (1.0, 1.0)
+    for x, y in corners:
+        assert bound.detections_by_guarantee(x) == pytest.approx(y, abs=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3])
+def test_the_best_test_reaches_the_curve_and_rules_out_others(alpha):
+    """The likelihood-ratio test on the integer noise itself: it accepts μ and rejects 0.9 and 1.1 times μ."""
+    seed = secrets.randbits(62)
+    count, mu = 200_000, 1.0
+    noise = DiscreteGaussian(Simulation(seed), "trade-off").draw(0, 2 * count)
+    without, changed = noise[:count], noise[count:] + round(mu * GRID_STEPS)
+    # The smallest threshold with a rate of false alarms of at most α under the law itself, not under the sample.
+    threshold = math.ceil(norm.isf(alpha) * GRID_STEPS)
+    alarms = float(norm.sf((threshold - 0.5) / GRID_STEPS))
+    found = int((changed >= threshold).sum())
+    assert binomtest(int((without >= threshold).sum()), count, alarms).pvalue > ALPHA, seed
+    assert binomtest(found, count, TradeOff(mu, 1.0, 1e-6).detections(alarms)).pvalue > ALPHA, seed
+    for wrong in (0.9, 1.1):
+        claimed = TradeOff(wrong * mu, 1.0, 1e-6).detections(alarms)
+        assert binomtest(found, count, claimed).pvalue < ALPHA, (seed, wrong)

@@ -12,7 +12,7 @@ from dp_accounting import get_sigma_gaussian as independent_sigma
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import gammainc, gammainccinv, gammaincinv
+from scipy.special import betainc, betainccinv, erfcx, gammainc, gammainccinv, gammaincinv, ndtr, ndtri
 from scipy.stats import binomtest, norm
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
@@ -216,6 +216,45 @@ def _fifty_digits():
 
 def relative_error(value: float, true: mp.mpf) -> float:
     return float(abs(mp.mpf(float(value)) - true) / abs(true))
+
+
+def _normal_quantile(p: float) -> mp.mpf:
+    return mp.findroot(lambda x: mp.ncdf(x) / mp.mpf(p) - 1, float(ndtri(p)))
+
+
+def test_special_functions_are_exact_to_the_digits_that_mathematics_states():
+    for x in (-1.0, -1e-9, 0.0, 1e-9, 0.7, 3.3, 9.9999, 10.0, 29.0, 1e3):
+        assert relative_error(erfcx(x), mp.exp(mp.mpf(x) ** 2) * mp.erfc(mp.mpf(x))) < 1e-14
+    for x in (-37.5, -30.1, -8.2, -1.0, 0.0, 0.3, 8.0):
+        assert relative_error(ndtr(x), mp.ncdf(mp.mpf(x))) < CLOSE
+    for p in (1e-300, 1e-100, 1e-15, 0.02425, 0.05, 0.3, 0.5 - 1e-9, 0.7, 0.999, 1 - 1e-15):
+        assert relative_error(ndtri(p), _normal_quantile(p)) < CLOSE
+    for a, b, x in ((0.5, 0.5, 0.1), (1, 1, 0.5), (1, 100, 1e-3), (5, 3, 0.4), (301, 700, 0.25)):
+        assert relative_error(betainc(a, b, x), mp.betainc(a, b, 0, x, regularized=True)) < CLOSE
+
+
+def _at_most(errors: int, trials: int, rate: mp.mpf) -> mp.mpf:
+    """The probability of so few errors, added up from the most likely one down."""
+    if rate >= 1:
+        return mp.mpf(0)
+    log_ways = mp.loggamma(trials + 1) - mp.loggamma(errors + 1) - mp.loggamma(trials - errors + 1)
+    term = mp.exp(log_ways + errors * mp.log(rate) + (trials - errors) * mp.log(1 - rate))
+    total, k = term, errors
+    while k and term > total * mp.mpf(10) ** -30:
+        term *= k * (1 - rate) / ((trials - k + 1) * rate)
+        total += term
+        k -= 1
+    return total
+
+
+@pytest.mark.parametrize("trials", [2, 10**4, 10**6])
+def test_clopper_pearson_bounds(trials):
+    """The bound is compared, not its probability, which moves by many times more than a rate of errors."""
+    for errors in {0, 1, trials // 100, trials // 2}:
+        for q in (0.5, 0.025, 1e-6, 1e-12):
+            found = mp.mpf(float(betainccinv(errors + 1, trials - errors, q)))
+            apart = mp.mpf(CLOSE) * found
+            assert _at_most(errors, trials, found - apart) > mp.mpf(q) > _at_most(errors, trials, found + apart)
 
 
 @pytest.mark.parametrize("a", [0.5, 1.0, 4.0, 200.0, 12_345.5])

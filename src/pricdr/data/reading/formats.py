@@ -7,9 +7,10 @@ separator, which is given or belongs to the format: nothing is sniffed, and no q
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -37,6 +38,7 @@ PartitionValues: TypeAlias = Mapping[str, str | None]
 _MAX_DELIMITER_LENGTH: Final = 8
 _MOVIELENS: Final = Columns(user=1, item=2, rating=3, time=4)
 _IDS: Final = ("user", "item")
+_NO_ID: Final = " (1.0 is neither: cast it)"
 _FOLDER: Final = "FOLDER"
 """The type of a column that a partition folder names: text, which may be a number."""
 INTEGERS: Final = (
@@ -263,26 +265,22 @@ def seconds_sql(text: str) -> str:
 def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
     """Return a Python value, by its own type: an id or a time as text, a rating as a number.
 
-    JSON lines and SQLite have such values. A time of another type is None: it cannot be read.
-
-    Raises:
-        ValueError: what is wrong with an id or a rating, to follow the place of its row.
+    JSON lines and SQLite have such values. A time of another type is None: it cannot be read. ``ValueError`` says what
+    is wrong with an id or a rating, to follow the place of its row.
     """
     kind = type(value)  # not isinstance: True is an int to it
     if role == "rating":
-        try:
+        with suppress(OverflowError):  # a whole number beyond every float
             if kind in (int, float):
                 return float(value)
-        except OverflowError:
-            pass  # a whole number beyond every float
         raise ValueError(f": the rating {shorten(value)} is not a finite number")
-    fault = "must be text or a whole number"
-    try:
-        if kind in ((str, int, float) if role == "time" else (str, int)):
-            text = str(value)
+    if kind not in ((str, int, float) if role == "time" else (str, int)):
+        fault = "must be text or a whole number"
+    else:
+        text = str(value)
+        with suppress(UnicodeEncodeError):
             text.encode()
             return text
-    except UnicodeEncodeError:
         fault = "holds half of a surrogate pair, which is not text"
     if role == "time":
         return None
@@ -290,29 +288,22 @@ def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
 
 
 def values_fault(row: Mapping[str, Any], *, time_asked: bool) -> str:
-    """Return what is wrong with the values of a row, to follow its place.
+    """Return what is wrong with the values of a row, to follow its place; ``time_asked``: the time must be one.
 
-    Args:
-        row: ``user`` and ``item``; where there are such columns also ``rating`` and ``time`` as they were written, and
-            ``value`` and ``seconds``, the numbers read from them.
-        time_asked: Whether the time must be one.
+    It holds ``user`` and ``item``, and where there are such columns ``rating`` and ``time`` as they were written, with
+    ``value`` and ``seconds``, the numbers read from them.
     """
     for role in _IDS:
         fault = "is empty (null)" if row[role] is None else id_fault(row[role])
         if fault is not None:
             return f": the {role} id {fault}"
-    rating, time = row.get("rating"), row.get("time")
-    if "rating" in row and not _is_finite(row["value"]):
+    if "rating" in row and not isfinite(row["value"] if row["value"] is not None else nan):
+        rating = row["rating"]
         return f": the rating {'is empty' if rating in (None, '') else shorten(rating) + ' is not a finite number'}"
-    if time_asked and not _is_finite(row.get("seconds")):
-        return (
-            f": the time {shorten(time)} is not a time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
-        )
+    if time_asked and not isfinite(row["seconds"] if row["seconds"] is not None else nan):
+        rule = "a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z"
+        return f": the time {shorten(row['time'])} is not a time ({rule})"
     return " cannot be used"
-
-
-def _is_finite(number: float | None) -> bool:
-    return number is not None and isfinite(number)
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -532,26 +523,23 @@ def typed_source(
     options: ReadOptions,
     before: int = 0,
 ) -> Source:
-    """Return the rows of a relation whose columns have types.
+    """Return the rows of a relation in SQL whose columns have types.
 
-    Args:
-        name: What messages call it.
-        relation: As SQL.
-        columns: For each role its column in SQL, the type of it, and its name for messages, if it has one.
-        options: How ratings are read.
-        before: The number of rows in earlier relations of the same input.
+    For each role, ``columns`` gives its column in SQL, the type of it, and its name for messages, if it has one;
+    ``before`` is the number of rows in earlier relations of the same input.
     """
     roles: dict[str, tuple[str, str]] = {}
     for role, (column, kind, shown) in columns.items():
-        text, number = kind in ("VARCHAR", _FOLDER) or kind.startswith("ENUM"), _is_number(kind)
+        text = kind in ("VARCHAR", _FOLDER) or kind.startswith("ENUM")
+        number = kind in (*INTEGERS, "FLOAT", "DOUBLE") or kind.startswith("DECIMAL")
         is_time = text or number or kind == "DATE" or kind.startswith("TIMESTAMP")
         if role == "time" and not is_time and not options.time_asked:
             continue
-        fault = {"rating": "ratings must be numbers", "time": "times must be dates, numbers or text"}.get(role)
-        if role in _IDS:
-            hints = {**dict.fromkeys(("FLOAT", "DOUBLE"), " (1.0 is neither: cast it)"), "BLOB": " (cast it to text)"}
-            fault = f"ids must be text or whole numbers{hints.get(kind, '')}"
-        accepted = {"rating": number or kind == _FOLDER, "time": is_time}.get(role, text or kind in INTEGERS)
+        hint = {"FLOAT": _NO_ID, "DOUBLE": _NO_ID, "BLOB": " (cast it to text)"}.get(kind, "")
+        accepted, fault = {
+            "rating": (number or kind == _FOLDER, "ratings must be numbers"),
+            "time": (is_time, "times must be dates, numbers or text"),
+        }.get(role, (text or kind in INTEGERS, f"ids must be text or whole numbers{hint}"))
         if not accepted:
             which = f"the {role} column{'' if shown is None else f' {shorten(shown)}'} holds {kind}"
             raise file_refusal(name, f"{which}; {fault}")
@@ -562,9 +550,4 @@ def typed_source(
         else:
             moment = f"epoch({column}::TIMESTAMP)" if kind == "DATE" else f"epoch_us({column}) / 1e6"
             roles[role] = (moment, f"{column}::VARCHAR")
-    numbered = f"(SELECT *, row_number() OVER () AS n FROM {relation})"
-    return Source(name, numbered, roles, rows_before=before)
-
-
-def _is_number(kind: str) -> bool:
-    return kind in (*INTEGERS, "FLOAT", "DOUBLE") or kind.startswith("DECIMAL")
+    return Source(name, f"(SELECT *, row_number() OVER () AS n FROM {relation})", roles, rows_before=before)

@@ -195,15 +195,7 @@ class Query:
 
     @classmethod
     def of(cls, source: str, sql: str) -> "Query":
-        """Return the query; ``source`` is an address, or ``env:NAME`` for the variable that holds it.
-
-        >>> Query.of("postgresql://bob:secret@db.example.com/shop", "SELECT …")
-        Query()
-        >>> str(Query.of("postgresql:///shop", "SELECT …"))
-        'the postgresql query'
-        >>> str(Query.of("sqlite:///shop.db", "SELECT …"))
-        'the sqlite query'
-        """
+        """Return the query; ``source`` is an address, or ``env:NAME`` for the variable that holds it."""
         address, origin = source, "--from"
         if source.startswith(_ENVIRONMENT):
             name = source.removeprefix(_ENVIRONMENT)

@@ -275,21 +275,20 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise refusal(file, f"is nested more than {_DEEPEST} levels deep") from error
     except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise refusal(file, f"is not TOML: {error}") from error
-    _require_usable(file, table)
+    _require_usable(file, "", table)
     return table
 
 
-def _require_usable(file: Path, table: dict[str, Any]) -> None:
-    waiting: list[tuple[str, Any, int]] = [(key, value, 1) for key, value in table.items()]
-    while waiting:  # not recursively: a hostile table could be nested deeper than the stack
-        key, value, depth = waiting.pop()
-        if depth > _DEEPEST:
-            raise refusal(file, f"{shorten(key)} is nested more than {_DEEPEST} levels deep")
-        if isinstance(value, dict):
-            waiting += [(f"{key}.{name}", inside, depth + 1) for name, inside in value.items()]
-        elif isinstance(value, list):
-            waiting += [(key, inside, depth + 1) for inside in value]
-        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise refusal(file, f"{key} must be a number that fits in 64 bits, got {shorten(value)}")
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise refusal(file, f"{key} must be a finite number, got {value!r}")
+def _require_usable(file: Path, key: str, value: object, depth: int = 0) -> None:
+    if depth > _DEEPEST:
+        raise refusal(file, f"{shorten(key)} is nested more than {_DEEPEST} levels deep")
+    if isinstance(value, dict):
+        for name, inside in value.items():
+            _require_usable(file, f"{key}.{name}" if key else name, inside, depth + 1)
+    elif isinstance(value, list):
+        for inside in value:
+            _require_usable(file, key, inside, depth + 1)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise refusal(file, f"{key} must be a number that fits in 64 bits, got {shorten(value)}")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise refusal(file, f"{key} must be a finite number, got {value!r}")

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -179,50 +179,32 @@ def _filter_of(frame: "DataFrame", location: str) -> str | None:
 # --- blocks ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SparkRatings(RatingsSource):
     """Ratings of listed users and items in blocks on executors: reading and checking them is complete.
 
     Selecting other users or items sorts the rows again. ``publish`` selects before it spends.
     """
 
-    source: CheckedRows
-    users: Ids
-    items: Ids
-    filtered_by: str | None
-    has_values: bool
-    threshold: float | None
-    frame: "DataFrame"
-    """One row per block of users, persisted on the executors."""
-    digests: Digests
-    counts: Mapping[str, int]
-    """``rows``, ``pairs`` (distinct ones), ``kept`` (those that count), ``raters``, and ``untimed``: the rows of
-    repeated pairs whose time cannot be read."""
-
-    def __len__(self) -> int:
-        """Return the number of rated (user, item) pairs."""
-        return self.counts["kept"]
-
-    @classmethod
-    def of(cls, source: CheckedRows, users: Ids | None, items: Ids | None, threshold: float | None) -> Self:
-        """Return the ratings of these users and items, in this order; by default of all that occur."""
+    def __init__(self, source: CheckedRows, users: Ids | None, items: Ids | None, threshold: float | None) -> None:
+        """Sort the ratings of these users and items, in this order; by default of all that occur."""
         import pyarrow as pa
 
-        users, items = source.ids("user", users), source.ids("item", items)
-        session, shape = source.frame.sparkSession, (len(users), len(items))
+        self.source, self.threshold = source, threshold
+        self.filtered_by, self.has_values = source.filtered_by, source.has_values
+        self.users, self.items = source.ids("user", users), source.ids("item", items)
+        session, shape = source.frame.sparkSession, (len(self.users), len(self.items))
         # From sizes alone, and no result depends on it. Without users there is one empty block: its sums are zeros.
         cores = session.sparkContext.defaultParallelism
         least_blocks = max(source.report["rows"] // _BLOCK_ENTRIES, _BLOCKS_PER_CORE * cores)
         per_block = max(1, -(-shape[0] // least_blocks))
         n_blocks = max(1, -(-shape[0] // per_block))
-
-        def positions(role: str, ids: Ids) -> "DataFrame":
-            at = pa.array(np.arange(len(ids), dtype=np.int32))
-            return session.createDataFrame(pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at}))
-
+        rows = source.frame
         with explained("sort the ratings into blocks of users"):
-            found = source.frame.join(positions("item", items), "item").join(positions("user", users), "user")
-            keyed = found.selectExpr(f"int(user_at div {per_block}) block", "user_at", "item_at", "value", "seconds")
+            for role, ids in (("item", self.items), ("user", self.users)):
+                at = pa.array(np.arange(len(ids), dtype=np.int32))
+                positions = pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at})
+                rows = rows.join(session.createDataFrame(positions), role)
+            keyed = rows.selectExpr(f"int(user_at div {per_block}) block", "user_at", "item_at", "value", "seconds")
             # One more row for every block: users without a rating get rows too.
             none = "int(id) block", "-1 user_at", "-1 item_at", "0d value", "0d seconds"
             together = keyed.unionByName(session.range(n_blocks).selectExpr(*none))
@@ -231,27 +213,24 @@ class SparkRatings(RatingsSource):
             frame = source.lifetime.enter_context(persisted(frame, "MEMORY_AND_DISK"))
             counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
         assert len(counts["first"]) == n_blocks, "every block exists once"
-        digests = dict(zip(counts["first"], counts["digest"], strict=True))
-        sums = {name: sum(counts[name]) for name in _COUNTS}
-        return cls(
-            source=source,
-            users=users,
-            items=items,
-            filtered_by=source.filtered_by,
-            has_values=source.has_values,
-            threshold=threshold,
-            frame=frame.select("first", "digest", "block"),
-            digests=digests,
-            counts=sums,
-        )
+        self.frame = frame.select("first", "digest", "block")
+        """One row per block of users, persisted on the executors."""
+        self.digests: Digests = dict(zip(counts["first"], counts["digest"], strict=True))
+        self.counts: dict[str, int] = {name: sum(counts[name]) for name in _COUNTS}
+        """``rows``, ``pairs`` (distinct ones), ``kept`` (those that count), ``raters``, and ``untimed``: the rows of
+        repeated pairs whose time cannot be read."""
+
+    def __len__(self) -> int:
+        """Return the number of rated (user, item) pairs."""
+        return self.counts["kept"]
 
     def all_users(self) -> Ids:
         """Return the users who occur in the rows."""
         return self.source.ids("user", None)
 
-    def over(self, users: Ids, items: Ids) -> Self:
+    def over(self, users: Ids, items: Ids) -> "SparkRatings":
         """Return the ratings over exactly these users and items."""
-        return self.of(self.source, users, items, self.threshold)
+        return SparkRatings(self.source, users, items, self.threshold)
 
     def units(self, convert: Convert) -> SparkMatrix:
         """Return the values as whole units, as ``convert`` computes them block by block."""
@@ -331,7 +310,7 @@ def open_ratings(
     parsed = Columns.parse(columns) if isinstance(columns, str) else columns
     with opened_session(settings or {}, session) as own, ExitStack() as lifetime:
         source = checked_rows(own, location, parsed, lifetime, need_rating=threshold is not None)
-        ratings = SparkRatings.of(source, users, items, threshold)
+        ratings = SparkRatings(source, users, items, threshold)
         counts = ratings.counts
         dropped = {"rows of users or items that are not listed": source.report["rows"] - counts["rows"]}
         if threshold is not None:

@@ -79,8 +79,8 @@ def changed_cells(before: Ratings, after: Ratings, bounds: Bounds) -> list[float
     return [float(change) for change in np.abs(old - new).ravel() if change]
 
 
-def frame_of(rows) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=list(NAMES), orient="row")
+def ratings_of(rows) -> Ratings:
+    return Ratings.of(pl.DataFrame(rows, schema=list(NAMES), orient="row"))
 
 
 @settings(max_examples=40, deadline=None)
@@ -88,7 +88,7 @@ def frame_of(rows) -> pl.DataFrame:
 def test_one_row_more_changes_one_entry_by_at_most_the_bound(rows, more):
     """What the sensitivity of the unit rating rests on: mathematics.md, section 7."""
     bounds = Bounds(rating_bound=5, rating_step=1)
-    before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, more[0]]))
+    before, after = (ratings_of(part) for part in (rows, [*rows, more[0]]))
     changes = changed_cells(before, after, bounds)
     assert len(changes) <= 1
     assert max(changes, default=0.0) <= bounds.sensitivity(Unit.RATING)
@@ -103,12 +103,10 @@ def test_the_check_notices_a_rule_that_one_row_decides_for_everybody(monkeypatch
 
     rows = [(user, "x", value, str(time)) for user in "ab" for value, time in ((5, 1), (1, 2))]
     bounds = Bounds(rating_bound=5, rating_step=1)
-    monkeypatch.setattr(reading_module, "deduplicate", flawed)
-    before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, ("c", "x", 3, "soon")]))
-    assert len(changed_cells(before, after, bounds)) == 3
-    monkeypatch.undo()
-    before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, ("c", "x", 3, "soon")]))
-    assert len(changed_cells(before, after, bounds)) == 1
+    for rule, changes in ((flawed, 3), (deduplicate, 1)):
+        monkeypatch.setattr(reading_module, "deduplicate", rule)
+        before, after = (ratings_of(part) for part in (rows, [*rows, ("c", "x", 3, "soon")]))
+        assert len(changed_cells(before, after, bounds)) == changes
 
 
 @pytest.mark.parametrize("name", ["timestamp", "Time", "date", "unixReviewTime", "date_time", "created_at"])
@@ -119,34 +117,27 @@ def test_a_time_column_is_found_by_its_name(write, name):
 
 
 def test_times_that_cannot_be_read_count_as_the_earliest_unless_the_column_was_named(write, refused):
-    path = write("r.csv", "user,item,rating,when\na,x,5,soon\na,x,2,2020-01-01\nb,x,3,\nb,x,4,\n")
-    path_named = write("n.csv", path.read_text().replace("when", "date"))
-    reading = read(path_named)
+    path = write("r.csv", "user,item,rating,date\na,x,5,soon\na,x,2,2020-01-01\nb,x,3,\nb,x,4,\n")
+    reading = read(path)
     assert cells(reading.ratings) == {("a", "x"): 2.0, ("b", "x"): 4.0}
     assert "3 without a readable time count as the earliest" in reading.summary()
-    columns = Columns.parse("user=user,item=item,rating=rating,time=when")
+    columns = "user=user,item=item,rating=rating,time=date"
     assert "row 1 (line 2): the time 'soon' is not a time" in refused(lambda: read(path, columns=columns))
 
 
-def test_positions_presets_and_movielens_know_where_the_time_is(write):
+@pytest.mark.parametrize(
+    ("name", "columns"), [("r.csv", AMAZON_2014), ("p.csv", "user=1,item=2,rating=3,time=4"), ("r.dat", None)]
+)
+def test_positions_presets_and_movielens_know_where_the_time_is(write, name, columns):
     rows = "A,B,5.0,1400000002\nA,B,2.0,1400000003\n"
-    assert cells(read(write("r.csv", rows), columns=AMAZON_2014).ratings) == {("A", "B"): 2.0}
-    assert cells(read(write("p.csv", rows), columns="user=1,item=2,rating=3,time=4").ratings) == {("A", "B"): 2.0}
-    assert cells(read(write("r.dat", rows.replace(",", "::"))).ratings) == {("A", "B"): 2.0}
-    assert cells(read(write("d.dat", "A::B::2\n"), columns="user=1,item=2,rating=3").ratings) == {("A", "B"): 2.0}
+    content = rows.replace(",", "::") if name == "r.dat" else rows
+    assert cells(read(write(name, content), columns=columns).ratings) == {("A", "B"): 2.0}
 
 
 def test_every_kind_of_time_in_parquet_and_json(tmp_path, write, refused):
-    days = [date(2024, 1, 2), date(2024, 1, 1)]
-    for at, times in enumerate(
-        [
-            days,
-            [datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)],
-            [2, 1],
-            [2.5, None],
-            ["2024-01-02", "2024-01-01T05:00"],
-        ]
-    ):
+    moments = [datetime(2024, 1, day, tzinfo=UTC) for day in (2, 1)]
+    texts = ["2024-01-02", "2024-01-01T05:00"]
+    for at, times in enumerate([[date(2024, 1, 2), date(2024, 1, 1)], moments, [2, 1], [2.5, None], texts]):
         frame = pl.DataFrame({"user": ["a", "a"], "item": [1, 1], "rating": [1, 5], "time": times})
         frame.write_parquet(tmp_path / f"{at}.parquet")
         assert cells(read(tmp_path / f"{at}.parquet").ratings) == {("a", "1"): 1.0}

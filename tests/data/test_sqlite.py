@@ -32,14 +32,10 @@ def test_a_query_gives_what_a_file_of_its_rows_gives(database, tmp_path):
     assert content.summary().startswith("the sqlite query: 4 rows, 3 users, 3 items, 3 ratings")
 
 
-def test_a_relative_path_is_relative_to_the_working_folder(database, monkeypatch):
+def test_many_rows_come_in_batches_and_a_relative_path_is_below_the_working_folder(database, monkeypatch):
     monkeypatch.chdir(database.parent)
-    assert read(Query.of(f"sqlite:///{database.name}", SELECT)).rows == len(ROWS)
-
-
-def test_many_rows_come_in_batches(database):
     count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 70000) SELECT"
-    query = Query.of(f"sqlite:///{database}", f"{count} 'u' || i AS user, i % 10 AS item FROM n")
+    query = Query.of(f"sqlite:///{database.name}", f"{count} 'u' || i AS user, i % 10 AS item FROM n")
     assert read(query).rows == 70_000
 
 

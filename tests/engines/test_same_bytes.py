@@ -20,17 +20,12 @@ from pricdr.strategies import JLT
 def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.DataFrame:
     """Return unordered rows with many repeated pairs, and names that sort differently as numbers or in UTF-16."""
     names = [f"{kind}{n}" for n in range(max(users, items)) for kind in ("u", "Z", "é", "𐍈", "\uff5e")]
-    columns = {
-        "user": rng.choice(names[:users], rows),
-        "item": rng.choice(names[:items], rows),
-    }
+    columns = {"user": rng.choice(names[:users], rows), "item": rng.choice(names[:items], rows)}
     if values:
         columns["rating"] = rng.integers(-2, 13, rows) / 2
     if times:
-        columns["time"] = pl.Series(rng.integers(0, 3, rows), dtype=pl.Float64).set(
-            pl.Series(rng.random(rows) < 0.1), None
-        )
-    return pl.DataFrame(columns)
+        columns["time"] = [None if rng.random() < 0.1 else float(time) for time in rng.integers(0, 3, rows)]
+    return pl.DataFrame(columns, schema_overrides={"time": pl.Float64} if times else None)
 
 
 def in_memory(frame: pl.DataFrame, threshold: float | None) -> Ratings:
@@ -100,17 +95,15 @@ def test_the_same_ratings_however_sorted_rows_are_cut(data):
 
 def assert_same(actual, expected):
     assert (actual.users, actual.items, actual.has_values) == (expected.users, expected.items, expected.has_values)
-    rebuilt = np.zeros(expected.matrix.shape)
-    there = np.zeros(expected.matrix.shape, dtype=bool)
+    rebuilt = np.full(expected.matrix.shape, np.nan)
 
     def fill(block, start):
-        rebuilt[start : start + block.shape[0]] = block.toarray()
-        there[start : start + block.shape[0]][block.tocoo().coords] = True
+        stored = block.tocoo()
+        rebuilt[start : start + block.shape[0]][stored.coords] = stored.data
         return np.zeros((block.shape[0], 1))
 
     actual.units(lambda block: block).rows(fill, np.empty((len(actual.users), 1)), block_rows=3)
-    np.testing.assert_array_equal(rebuilt, expected.matrix.toarray())
-    stored = np.zeros(expected.matrix.shape, dtype=bool)
-    stored[expected.matrix.tocoo().coords] = True
-    np.testing.assert_array_equal(there, stored)
+    stored, there = expected.matrix.tocoo(), np.full(expected.matrix.shape, np.nan)
+    there[stored.coords] = stored.data
+    np.testing.assert_array_equal(rebuilt, there)
     assert len(actual) == len(expected)

@@ -103,22 +103,16 @@ def test_an_array_in_several_pieces_and_an_empty_one(monkeypatch):
 
 
 def test_what_was_changed_or_exchanged_on_a_disk_is_not_opened():
-    arrays = np.zeros(16), np.ones(16)
-    for spoil in (_flip, _exchange):
+    for spoil in ("flip", "exchange"):
         context = Context()
-        with dispatched(context, arrays) as message:
-            spoil(context.value)
+        with dispatched(context, (np.zeros(16), np.ones(16))) as message:
+            if spoil == "flip":
+                first = context.value[1][0]
+                context.value[1][0] = first[:-1] + bytes([first[-1] ^ 1])
+            else:
+                context.value[1:] = context.value[:0:-1]
             with pytest.raises(InvalidTag):
                 message.opened()
-
-
-def _flip(contents):
-    first = contents[1][0]
-    contents[1][0] = first[:-1] + bytes([first[-1] ^ 1])
-
-
-def _exchange(contents):
-    contents[1:] = contents[:0:-1]
 
 
 @dataclass(frozen=True)

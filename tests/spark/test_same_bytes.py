@@ -58,13 +58,12 @@ def test_sums_in_many_pieces(in_memory, everything, monkeypatch):
     same(in_memory, everything, strategy=Spectral(dim=3))
 
 
-def test_lists_and_users_outside_of_them(in_memory, listed, users, items):
-    lists = {"users": users, "items": items}
-    same(in_memory, listed, strategy=Spectral(learn_from="all", dim=4), **lists)
-
-
-def test_users_outside_a_list_over_hashed_items(in_memory, everything, users):
+def test_lists_and_users_outside_of_them(in_memory, everything, listed, users, items):
+    same(in_memory, listed, strategy=Spectral(learn_from="all", dim=4), users=users, items=items)
     same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, buckets=64), users=users)
+    # Nobody is outside: a refusal would tell the recipient of the release that nobody else rated anything.
+    everybody = {"users": in_memory.users, "items": in_memory.items}
+    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2), **everybody)
 
 
 def test_along_a_guide(in_memory, listed, users, items):
@@ -102,12 +101,6 @@ def test_a_table_of_the_catalogue_without_times(rows, table, spark, tmp_path):
             same(Ratings.of(plain), reading.ratings, bounds=Bounds(rating_bound=5, rating_step=0.5))
     finally:
         spark.sql("drop table plain_ratings")
-
-
-def test_nobody_is_outside_of_the_list(in_memory, everything):
-    """A refusal would tell the recipient of the release that nobody else rated anything."""
-    lists = {"users": in_memory.users, "items": in_memory.items}
-    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2), **lists)
 
 
 def test_times_without_a_zone_are_utc(spark, tmp_path):

@@ -80,25 +80,15 @@ def _written(traces):
     return [traces / "spark.log", *(file for file in (traces / "events").rglob("*") if file.is_file())]
 
 
-def test_plans(release):
-    search, plans, *_ = release
+def test_plans_logs_events_and_local_files(release):
+    search, plans, files, new = release
     assert any("MapInArrow rows" in plan for plan in plans)
-    assert not search.found_in("\n".join(plans).encode())
-    assert "𝒰" not in "\n".join(plans)
-
-
-def test_files_of_spark_while_it_ran(release):
-    search, _, files, _ = release
     assert any(name.startswith(("broadcast", "shuffle", "rdd", "temp", "tmp")) for name in files), sorted(files)[:20]
-    assert not [name for name, content in files.items() if search.found_in(content)]
-
-
-def test_log_and_event_files(release):
-    search, *_, new = release
     assert any(b" DEBUG " in content for content in new.values())
     assert any(b"SparkListenerJobStart" in content for content in new.values())
-    assert not [file.name for file, content in new.items() if search.found_in(content)]
-    assert not [file.name for file, content in new.items() if "𝒰".encode() in content], "an id"
+    plan = {"plans": "\n".join(plans).encode()}
+    assert not [name for name, content in {**plan, **files, **new}.items() if search.found_in(content)]
+    assert not [name for name, content in {**plan, **new}.items() if "𝒰".encode() in content], "an id"
 
 
 def test_web_pages_and_what_programs_may_ask(release, spark):

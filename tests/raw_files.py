@@ -19,73 +19,43 @@ class Row(NamedTuple):
     time: int
 
 
-def amazon_user(number: int) -> str:
-    return f"A{number:013d}"
-
-
-def asin(number: int) -> str:
-    return f"B{number:09d}"
+def _amazon(row: Row) -> tuple[str, str, str]:
+    return f"A{row.user:013d}", f"B{row.item:09d}", f"{row.rating:.1f}"
 
 
 def ratings_2014(rows: Iterable[Row]) -> str:
-    return "".join(f"{amazon_user(r.user)},{asin(r.item)},{r.rating:.1f},{r.time}\n" for r in rows)
+    return "".join("{},{},{},".format(*_amazon(row)) + f"{row.time}\n" for row in rows)
 
 
 def ratings_2018(rows: Iterable[Row]) -> str:
-    return "".join(f"{asin(r.item)},{amazon_user(r.user)},{r.rating:.1f},{r.time}\n" for r in rows)
+    return "".join("{1},{0},{2},".format(*_amazon(row)) + f"{row.time}\n" for row in rows)
 
 
 def ratings_2023(rows: Iterable[Row]) -> str:
-    lines = (f"{amazon_user(r.user)},{asin(r.item)},{r.rating:.1f},{r.time}000\n" for r in rows)
-    return "user_id,parent_asin,rating,timestamp\n" + "".join(lines)
+    return "user_id,parent_asin,rating,timestamp\n" + ratings_2014(row._replace(time=1000 * row.time) for row in rows)
+
+
+def _reviews(rows: Iterable[Row], **others: object) -> str:
+    objects = []
+    for row in rows:
+        user, item, _ = _amazon(row)
+        found = {"reviewerID": user, "asin": item, "overall": float(row.rating), "unixReviewTime": row.time}
+        objects.append(json.dumps({**others, **found}) + "\n")
+    return "".join(objects)
 
 
 def reviews_2014(rows: Iterable[Row]) -> str:
-    return "".join(
-        json.dumps(
-            {
-                "reviewerID": amazon_user(r.user),
-                "asin": asin(r.item),
-                "reviewerName": 'Ann "A." O\'Neill',
-                "helpful": [1, 2],
-                "reviewText": "A line,\nand a \t tab; 5 stars.",
-                "overall": float(r.rating),
-                "summary": "{'overall': 1.0}",
-                "unixReviewTime": r.time,
-                "reviewTime": "01 20, 2014",
-            }
-        )
-        + "\n"
-        for r in rows
-    )
+    text = {"reviewerName": 'Ann "A." O\'Neill', "reviewText": "A line,\nand a \t tab; 5 stars."}
+    return _reviews(rows, **text, helpful=[1, 2], summary="{'overall': 1.0}", reviewTime="01 20, 2014")
 
 
 def reviews_2018(rows: Iterable[Row]) -> str:
-    return "".join(
-        json.dumps(
-            {
-                "overall": float(r.rating),
-                "vote": "3",
-                "verified": True,
-                "reviewTime": "05 1, 2015",
-                "reviewerID": amazon_user(r.user),
-                "asin": asin(r.item),
-                "style": {"Format:": " Audio CD"},
-                "unixReviewTime": r.time,
-            }
-        )
-        + "\n"
-        for r in rows
-    )
+    return _reviews(rows, vote="3", verified=True, reviewTime="05 1, 2015", style={"Format:": " Audio CD"})
 
 
-def ga_dtcdr(rows: Iterable[Row]) -> str:
-    # The files of that repository end without a line feed.
-    return "\n".join(f"{r.user + 1}\t{r.item + 1}\t{r.rating}" for r in rows)
-
-
-def with_header(rows: Iterable[Row]) -> str:
-    return "user,item,rating\n" + "".join(f"{r.user + 1},{r.item + 1},{r.rating}\n" for r in rows)
+def _numbered(rows: Iterable[Row], mark: str) -> str:
+    # The files of GA-DTCDR end without a line feed.
+    return "\n".join(mark.join((str(row.user + 1), str(row.item + 1), str(row.rating))) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -111,21 +81,24 @@ class Form:
 
 
 AMAZON = ("CDs_and_Vinyl", "Books")
+SPARSE = tuple(f"{name}.csv" for name in AMAZON)
+DOUBAN = ("movie", "book")
 FORMS = (
     Form("2014", "amazon", AMAZON, ("ratings_CDs_and_Vinyl.csv", "ratings_Books.csv"), ratings_2014),
-    Form("2018", "amazon", AMAZON, ("CDs_and_Vinyl.csv", "Books.csv"), ratings_2018),
+    Form("2018", "amazon", AMAZON, SPARSE, ratings_2018),
     Form("2014-5", "amazon", AMAZON, ("reviews_CDs_and_Vinyl_5.json", "reviews_Books_5.json"), reviews_2014),
     Form("2018-5", "amazon", AMAZON, ("CDs_and_Vinyl_5.json", "Books_5.json"), reviews_2018),
-    Form("2023", "amazon_2023", ("CDs_and_Vinyl.csv", "Books.csv"), ("CDs_and_Vinyl.csv", "Books.csv"), ratings_2023),
+    Form("2023", "amazon_2023", SPARSE, SPARSE, ratings_2023),
     Form(
-        "GA-DTCDR",
-        "douban_raw",
-        ("movie", "book"),
-        ("douban_movie/ratings.dat", "douban_book/ratings.dat"),
-        ga_dtcdr,
+        *("GA-DTCDR", "douban_raw", DOUBAN, ("douban_movie/ratings.dat", "douban_book/ratings.dat")),
+        lambda rows: _numbered(rows, "\t"),
         timed=False,
     ),
-    Form("header", "douban_raw", ("movie", "book"), ("movie.csv", "book.csv"), with_header, timed=False),
+    Form(
+        *("header", "douban_raw", DOUBAN, ("movie.csv", "book.csv")),
+        lambda rows: f"user,item,rating\n{_numbered(rows, ',')}\n",
+        timed=False,
+    ),
 )
 
 

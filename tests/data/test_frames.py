@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Ratings, read_ratings
@@ -64,6 +64,7 @@ def _outcome(call):
         return " ".join(rule.split()[:4])
 
 
+@settings(max_examples=40)
 @given(rows=ROWS, way=st.sampled_from(sorted(WAYS)))
 def test_a_frame_is_read_like_a_file_of_the_same_rows(tmp_path_factory, rows, way):
     text = io.StringIO()
@@ -76,6 +77,7 @@ def test_a_frame_is_read_like_a_file_of_the_same_rows(tmp_path_factory, rows, wa
     assert found == expected if isinstance(expected, str) else _same(found, expected)
 
 
+@settings(max_examples=40)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.floats(-9, 9)), min_size=1, max_size=40),
     has_values=st.booleans(),

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr.data.ids import read_ids
@@ -251,6 +251,7 @@ HOSTILE = st.one_of(IDS, st.text(',";:| 0aé☃', min_size=1, max_size=6), st.sa
 TRIPLES = st.lists(st.tuples(HOSTILE, HOSTILE, st.floats(-1e9, 1e9)), min_size=1, max_size=30)
 
 
+@settings(max_examples=60)
 @given(rows=TRIPLES, kind=st.sampled_from(["csv", "quoted csv", "tsv", "jsonl", "escaped jsonl"]))
 def test_hostile_ids_round_trip_and_the_largest_of_repeated_values_counts(tmp_path_factory, rows, kind):
     path = tmp_path_factory.mktemp("rows") / f"r.{kind.split()[-1]}"
@@ -270,6 +271,7 @@ def test_hostile_ids_round_trip_and_the_largest_of_repeated_values_counts(tmp_pa
     assert list(ratings.items) == sorted({row[1] for row in rows}, key=str.encode)
 
 
+@settings(max_examples=60)
 @given(rows=TRIPLES, has_values=st.booleans(), filtered=st.none() | st.text(max_size=20).filter(str.isprintable))
 def test_written_ratings_round_trip(tmp_path_factory, rows, has_values, filtered):
     ratings = Ratings.from_triples(*map(list, zip(*rows, strict=True)))

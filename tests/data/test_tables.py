@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr.data.tables import merge_tables, read_positions, texts, to_frame, write_table
@@ -19,6 +19,7 @@ IDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_si
 SCORES = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
+@settings(max_examples=25)
 @given(rows=st.lists(st.tuples(IDS, SCORES, st.integers(1, 99)), max_size=20))
 def test_a_table_is_read_back_from_either_format_by_other_readers(rows):
     names, scores, ranks = zip(*rows, strict=True) if rows else ((), (), ())

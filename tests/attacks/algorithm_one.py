@@ -19,20 +19,17 @@ def lifted(ratings: FloatArray, w: float) -> FloatArray:
     padded = np.zeros((max(n_items, n_users), n_users))
     padded[:n_items] = ratings.T
     left, singular, right = np.linalg.svd(padded, full_matrices=False)
-    lift: FloatArray = (left * np.sqrt(singular**2 + w**2)) @ right
-    return lift
+    return (left * np.sqrt(singular**2 + w**2)) @ right
 
 
 def svd_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
     """Return Algorithm 1 with JLT: M R̃ / √dim, transposed to users x dim."""
     lift = lifted(ratings, w)
-    published: FloatArray = (rng.standard_normal((dim, lift.shape[0])) @ lift).T / np.sqrt(dim)
-    return published
+    return (rng.standard_normal((dim, lift.shape[0])) @ lift).T / np.sqrt(dim)
 
 
 def additive_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
     """Return the same law without a decomposition: (A Mᵀ + w N) / √dim."""
     n_users, n_items = ratings.shape
     signal = ratings @ rng.standard_normal((n_items, dim))
-    published: FloatArray = (signal + w * rng.standard_normal((n_users, dim))) / np.sqrt(dim)
-    return published
+    return (signal + w * rng.standard_normal((n_users, dim))) / np.sqrt(dim)

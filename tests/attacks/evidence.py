@@ -24,20 +24,12 @@ LEVEL: Final = 1e-6
 
 
 def power_bound(false_alarms: float, mu: float) -> float:
-    """Return the most power a test with this false alarm rate has against a mechanism with parameter ``mu``.
-
-    >>> power_bound(0.0, 1.0), round(power_bound(0.05, 1.0), 3)
-    (0.0, 0.26)
-    """
+    """Return the most power a test with this false alarm rate has against a mechanism with parameter ``mu``."""
     return float(ndtr(ndtri(false_alarms) + mu))
 
 
 def guess_bound(mu: float) -> float:
-    """Return the most often anybody guesses right which of two equally likely neighbours was published.
-
-    >>> guess_bound(0.0), round(guess_bound(1.0), 3)
-    (0.5, 0.691)
-    """
+    """Return the most often anybody guesses right which of two equally likely neighbours was published."""
     return float(ndtr(mu / 2))
 
 
@@ -52,11 +44,7 @@ class Tally:
 
     @classmethod
     def of(cls, truth: BoolArray, guesses: BoolArray) -> "Tally":
-        """Count guesses against the truth.
-
-        >>> Tally.of(np.array([True, True, False]), np.array([True, False, False]))
-        Tally(absent=1, false_alarms=0, present=2, hits=1)
-        """
+        """Count guesses against the truth."""
         alarms, hits = int((guesses & ~truth).sum()), int((guesses & truth).sum())
         return cls(int((~truth).sum()), alarms, int(truth.sum()), hits)
 
@@ -71,17 +59,14 @@ class Tally:
 
     @property
     def trials(self) -> int:
-        """How many guesses were made."""
         return self.absent + self.present
 
     @property
     def right(self) -> int:
-        """How many of them were right."""
         return self.hits + self.absent - self.false_alarms
 
     @property
     def success(self) -> float:
-        """The share of right guesses."""
         return self.right / self.trials
 
     def refutes(self, mu: float, *, level: float = LEVEL) -> bool:
@@ -101,13 +86,7 @@ class Tally:
 
 
 def refutation_power(trials: int, *, claimed: float, true: float, level: float = LEVEL) -> float:
-    """Return how surely the best attack on a mechanism of parameter ``true`` refutes ``claimed`` in this many trials.
-
-    >>> refutation_power(8000, claimed=0.84, true=0.84 / 0.7) > 1 - 1e-9
-    True
-    >>> refutation_power(8000, claimed=0.84, true=0.84) < 1e-6
-    True
-    """
+    """Return how surely the best attack on a mechanism of parameter ``true`` refutes ``claimed``."""
     enough = int(stats.binom.isf(level / 3, trials, guess_bound(claimed))) + 1
     return _at_least(enough, trials, guess_bound(true))
 

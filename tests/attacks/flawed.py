@@ -25,8 +25,7 @@ CONSTANT_SEED: Final = 234
 def thin_lift(ratings: FloatArray, w: float) -> FloatArray:
     """Return singular values lifted to √(Σ² + w²), but only the min(users, items) that a thin SVD returns."""
     left, singular, right = np.linalg.svd(ratings, full_matrices=False)
-    lift: FloatArray = (left * np.sqrt(singular**2 + w**2)) @ right
-    return lift
+    return (left * np.sqrt(singular**2 + w**2)) @ right
 
 
 def thin_svd_release(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
@@ -150,11 +149,9 @@ def leaky_folder(ratings: FloatArray, *, leak: Leak) -> dict[str, bytes]:
 
 def orthonormal_hadamard(size: int) -> FloatArray:
     """Return the Walsh-Hadamard matrix with rows of norm 1; ``size`` must be a power of two."""
-    matrix: FloatArray = hadamard(size) / math.sqrt(size)
-    return matrix
+    return hadamard(size) / math.sqrt(size)
 
 
 def _projected(lift: FloatArray, projection: FloatArray) -> FloatArray:
     """Return the last line of Algorithm 1, transposed: lifted ratings times the projection, over √dim."""
-    published: FloatArray = lift @ projection.T / math.sqrt(len(projection))
-    return published
+    return lift @ projection.T / math.sqrt(len(projection))

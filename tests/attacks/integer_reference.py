@@ -35,8 +35,6 @@ _CENTRING: Final = 0.2
 
 
 class Form(Enum):
-    """Which sums are measured."""
-
     ROWS = "rows of users along a guide"
     CENTRE = "the mean of the guide over all ratings"
     ROUND = "both, one after the other"
@@ -99,7 +97,6 @@ class WholeSums:
         return math.hypot(*apart) / total_mu(shown)
 
     def entries(self, ratings: FloatArray | CSR) -> Entries:
-        """Return ratings as ``publish`` forces them into what is declared."""
         cells = sp.coo_array(ratings)
         cells.eliminate_zeros()
         users, items = (tuple(f"{at}" for at in range(size)) for size in cells.shape)
@@ -146,8 +143,6 @@ class WholeSums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OneRound(LearntInRounds):
-    """A single round along a guide, with the whole budget."""
-
     name: ClassVar[str] = "one-round"
 
     first: FloatArray

@@ -49,7 +49,6 @@ class LearntTarget:
 
     @property
     def mu(self) -> float:
-        """The parameter that bounds every attack on it, with what the integer noise adds."""
         return total_mu(self.way.calibrated(self.pair)) * LATTICE_FACTOR
 
     def __str__(self) -> str:
@@ -156,7 +155,6 @@ def directions_published_flawed(*, mu: float, trials: int, rng: np.random.Genera
 
 
 def true_ratio(flaw: Flaw) -> float:
-    """Return how far apart the flawed variant puts its neighbours, over what it claims."""
     return distance_ratio(flaw.formula, flaw.pair)
 
 
@@ -169,8 +167,7 @@ def _guessed(
 
 def _direction(pair: Neighbours, ratings: FloatArray) -> FloatArray:
     total = ratings[:, 0] @ pair.guide
-    direction: FloatArray = total / np.sqrt(total @ total + (ratings**2).sum() + pair.prior)
-    return direction
+    return total / np.sqrt(total @ total + (ratings**2).sum() + pair.prior)
 
 
 def _copies(pair: Neighbours, truth: BoolArray) -> CSR:

@@ -12,7 +12,6 @@ Contents: TypeAlias = Mapping[str, bytes]
 
 
 def folder_contents(folder: Path) -> dict[str, bytes]:
-    """Return every file of a folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 

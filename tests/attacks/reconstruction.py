@@ -29,16 +29,11 @@ def remove_lift(lift: FloatArray, w: float) -> FloatArray:
     """Return ratings whose singular values, lifted to √(Σ² + w²), give ``lift``: w is public."""
     squares, directions = np.linalg.eigh(lift @ lift.T)
     shrink = np.sqrt(np.maximum(squares - w**2, 0) / np.maximum(squares, w**2))
-    ratings: FloatArray = (directions * shrink) @ (directions.T @ lift)
-    return ratings
+    return (directions * shrink) @ (directions.T @ lift)
 
 
 def solve_for_ratings(published: npt.ArrayLike, item_rows: npt.ArrayLike) -> FloatArray:
-    """Return the ratings that best explain a release, given E (least squares)."""
-    ratings: FloatArray = np.asarray(published, dtype=np.float64) @ np.linalg.pinv(
-        np.asarray(item_rows, dtype=np.float64)
-    )
-    return ratings
+    return np.asarray(published, dtype=np.float64) @ np.linalg.pinv(np.asarray(item_rows, dtype=np.float64))
 
 
 def undo_seed(published: npt.ArrayLike, opened: Opened, seed: int) -> FloatArray:

@@ -94,16 +94,13 @@ def differencing_flawed(setting: Setting, *, trials: int, rng: np.random.Generat
 
 
 def unit_rows(dim: int, rng: np.random.Generator) -> FloatArray:
-    """Return item rows of norm 1 for the flawed variants."""
     rows = rng.standard_normal((_ITEMS, dim))
-    unit: FloatArray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def gaussian_rows(dim: int, rng: np.random.Generator) -> FloatArray:
     """Return item rows as the reference code draws them: of norm about 1."""
-    rows: FloatArray = rng.standard_normal((_ITEMS, dim)) / math.sqrt(dim)
-    return rows
+    return rng.standard_normal((_ITEMS, dim)) / math.sqrt(dim)
 
 
 def _coins(trials: int, rng: np.random.Generator) -> BoolArray:
@@ -111,7 +108,6 @@ def _coins(trials: int, rng: np.random.Generator) -> BoolArray:
 
 
 def _single_ratings(users: int, rng: np.random.Generator) -> Worlds:
-    """Return known ratings of every user, without and with one more."""
     absent = (rng.random((users, _ITEMS)) < 0.1).astype(np.float64)
     at = np.arange(users), rng.integers(_ITEMS, size=users)
     present = absent.copy()

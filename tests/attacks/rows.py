@@ -15,8 +15,7 @@ def likelihood_ratio(published: npt.ArrayLike, absent: FloatArray, present: Floa
     array([0.8])
     """
     rows = np.asarray(published, dtype=np.float64)
-    ratio: FloatArray = ((rows - absent) ** 2 - (rows - present) ** 2).sum(axis=1)
-    return ratio
+    return ((rows - absent) ** 2 - (rows - present) ** 2).sum(axis=1)
 
 
 def low_bits(published: npt.ArrayLike, absent: FloatArray, present: FloatArray, sigma: float) -> FloatArray:
@@ -26,8 +25,7 @@ def low_bits(published: npt.ArrayLike, absent: FloatArray, present: FloatArray, 
     every value; under a wrong one the difference is a double like any other, and not every double is σ times one.
     """
     rows = np.asarray(published, dtype=np.float64)
-    scores: FloatArray = _impossible(rows, absent, sigma) - _impossible(rows, present, sigma)
-    return scores
+    return _impossible(rows, absent, sigma) - _impossible(rows, present, sigma)
 
 
 def residue_counts(steps: npt.NDArray[np.int64], modulus: int) -> npt.NDArray[np.int64]:
@@ -46,8 +44,7 @@ def _impossible(published: FloatArray, signal: FloatArray, sigma: float) -> Floa
     for near in _neighbouring_doubles(noise):
         possible |= (signal + near == published) & _is_scaled(near, sigma)
     telling = np.spacing(np.abs(published)) <= np.spacing(np.abs(noise))
-    count: FloatArray = np.sum(telling & ~possible, axis=1, dtype=np.float64)
-    return count
+    return np.sum(telling & ~possible, axis=1, dtype=np.float64)
 
 
 def _is_scaled(noise: FloatArray, sigma: float) -> npt.NDArray[np.bool_]:

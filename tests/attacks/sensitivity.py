@@ -33,11 +33,9 @@ class Neighbours:
 
     @property
     def change(self) -> float:
-        """The sum of absolute changes of ratings: what the distance is compared with."""
         return float(np.abs(self.after - self.before).sum())
 
     def exchanged(self) -> "Neighbours":
-        """Return the same with users and items exchanged."""
         return replace(self, before=self.before.T, after=self.after.T)
 
 
@@ -58,15 +56,13 @@ def item_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_wei
     """Return the sums with users and items exchanged, and a column that counts; claimed: √(1 + c²) times the change."""
     sums = learnt_sums(guide, ratings.T, prior)
     counts = count_weight * ratings.sum(axis=0)
-    summed: FloatArray = np.column_stack([sums, counts]) / np.hypot(1, count_weight)
-    return summed
+    return np.column_stack([sums, counts]) / np.hypot(1, count_weight)
 
 
 def centre_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_weight: float = 0.3) -> FloatArray:
     """Return the sum of the guide over all ratings, and their number; claimed to move by √(1 + c²) times the change."""
     totals = ratings.sum(axis=1)
-    summed: FloatArray = np.append(totals @ guide, count_weight * totals.sum()) / np.hypot(1, count_weight)
-    return summed
+    return np.append(totals @ guide, count_weight * totals.sum()) / np.hypot(1, count_weight)
 
 
 def unit_norm_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatArray:
@@ -90,7 +86,6 @@ def self_guided_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> Fl
 
 
 def distance_ratio(formula: Formula, pair: Neighbours) -> float:
-    """Return how far the sums moved, over how far the ratings did: at most 1 where the claim holds."""
     one, two = (formula(pair.guide, ratings, pair.prior) for ratings in (pair.before, pair.after))
     return float(np.linalg.norm(two - one)) / pair.change if pair.change else 0.0
 
@@ -143,16 +138,14 @@ def _other_ratings(pair: Neighbours, stride: float, rng: np.random.Generator) ->
 
 def _short(rows: FloatArray, longest: float) -> FloatArray:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    short: FloatArray = rows * np.minimum(1.0, longest / np.where(norms > 0, norms, 1.0))
-    return short
+    return rows * np.minimum(1.0, longest / np.where(norms > 0, norms, 1.0))
 
 
 def _sums(guide: FloatArray, ratings: FloatArray, added: FloatArray) -> FloatArray:
     totals = ratings.T @ guide
     below = (totals**2).sum(axis=1) + added
     directions = totals / np.sqrt(np.where(below > 0, below, 1.0))[:, None]
-    summed: FloatArray = ratings @ directions
-    return summed
+    return ratings @ directions
 
 
 def sharing(raters: int, dim: int = 2, *, bound: float = 1.0, before: float = 0.0, prior: float = 5.0) -> Neighbours:

@@ -47,18 +47,15 @@ class Setting:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised."""
         return Guarantee(epsilon=self.epsilon, delta=self.delta, unit=self.unit)
 
     @property
     def dim(self) -> int:
-        """Columns of the release."""
         assert self.strategy.dim is not None, "attacks are on a declared dimension"
         return self.strategy.dim
 
     @property
     def sigma(self) -> float:
-        """The noise ``publish`` gives this setting."""
         sensitivity = self.bounds.sensitivity(self.unit)
         return sigma_for(self.epsilon, self.delta, sensitivity=sensitivity, dim=self.dim + 1)
 
@@ -104,7 +101,6 @@ class Opened:
 
     @property
     def directions(self) -> FloatArray:
-        """E as numbers: what one rating step adds to a row."""
         return self.item_rows.astype(np.float64) * self.grid.step
 
     def signal(self, entries: CSR) -> FloatArray:
@@ -112,8 +108,7 @@ class Opened:
         rows = entries.astype(np.int64) @ self.item_rows.astype(np.int64)
         if self.setting.bounds.clip is not None:
             rows = clip_rows(rows, self.setting.bounds.clip / self.grid.step)
-        signal: FloatArray = rows * self.grid.step
-        return signal
+        return rows * self.grid.step
 
     def release(self, entries: CSR, randomness: Randomness) -> Float32Array:
         """Return one release with noise from ``randomness``, used nowhere else."""
@@ -143,7 +138,6 @@ class Opened:
 
 
 def item_names(count: int) -> Ids:
-    """Return the ids of ``count`` items."""
     return tuple(f"i{number}" for number in range(count))
 
 
@@ -187,13 +181,11 @@ def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> 
 
 
 def sparse_ratings(dense: FloatArray, users: Ids, items: Ids) -> Ratings:
-    """Return what is not zero as ratings."""
     rows, columns = np.nonzero(dense)
     return Ratings.from_codes(rows, columns, dense[rows, columns], users, items)
 
 
 def _entries(items: npt.NDArray[np.int64], values: Int32Array, n_items: int) -> CSR:
-    """Return one row of ``items`` per user, as an int32 CSR matrix."""
     rows = np.repeat(np.arange(len(items)), items.shape[1])
     matrix = sp.coo_array((values.ravel(), (rows, items.ravel())), shape=(len(items), n_items)).tocsr()
     matrix.sort_indices()

@@ -59,17 +59,14 @@ class RoundsTarget:
 
     @cached_property
     def calibrated(self) -> tuple[CalibratedStep, ...]:
-        """Its steps, their noise as promised times ``noise_scale``."""
         return tuple(with_noise(one, self.noise_scale) for one in self._promised)
 
     @property
     def mu(self) -> float:
-        """What is promised of all steps together."""
         return total_mu(self._promised) * LATTICE_FACTOR
 
     @cached_property
     def entries(self) -> tuple[Entries, Entries]:
-        """Both inputs as the strategy sees them."""
         way = WholeSums(bounds=self.bounds, unit=self.unit)
         listed = way.entries(self.before), way.entries(self.after)
         if self.outside is None:
@@ -99,8 +96,6 @@ class RoundsTarget:
 
 @dataclass(frozen=True)
 class Scored:
-    """One run as the adversary sees it."""
-
     score: float
     """The log-likelihood ratio of all steps together, each given what came before it."""
     distance: float
@@ -112,7 +107,6 @@ class Scored:
 
 
 def scored(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> Scored:
-    """Return what the best adversary makes of a transcript."""
     absent, present = (target.expected(world, seen, randomness) for world in (0, 1))
     score = squares = 0.0
     for one in target.calibrated:
@@ -166,8 +160,7 @@ def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np
 def _along(tastes: FloatArray, rows: FloatArray) -> FloatArray:
     """Return every user's row along the direction in which the rows of the others follow their known tastes."""
     direction = tastes[:-1] @ rows[:-1]
-    lengths: FloatArray = rows @ (direction / (np.linalg.norm(direction) or 1.0))
-    return lengths
+    return rows @ (direction / (np.linalg.norm(direction) or 1.0))
 
 
 def _tastes(ratings: FloatArray) -> FloatArray:
@@ -179,8 +172,7 @@ def _tastes(ratings: FloatArray) -> FloatArray:
 def two_tastes() -> FloatArray:
     """Return users of two tastes who rated all items of their taste: guides come out as two opposite points."""
     users, items = np.arange(2 * _FOLLOWERS) % 2, np.arange(2 * _ITEMS) % 2
-    ratings: FloatArray = (users[:, None] == items[None, :]).astype(np.float64)
-    return ratings
+    return (users[:, None] == items[None, :]).astype(np.float64)
 
 
 def rounds_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[str, RoundsTarget]:

@@ -48,7 +48,6 @@ def random_worlds(shape: tuple[int, int], rng: np.random.Generator) -> Worlds:
 def residual_flawed(
     *, w: float, trials: int, rng: np.random.Generator, shape: tuple[int, int] = (200, 60), dim: int = 32
 ) -> Tally:
-    """The row-space residual of a thin SVD with fewer items than users."""
     worlds = random_worlds(shape, rng)
 
     def publish(ratings: FloatArray) -> FloatArray:
@@ -79,7 +78,6 @@ def sparsity_flawed(
 
 
 def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator, size: int = 128, dim: int = 64) -> Tally:
-    """The lattice test of the reference code's "FJLT"."""
     worlds = random_worlds((size, size), rng)
 
     def publish(ratings: FloatArray) -> FloatArray:
@@ -145,14 +143,12 @@ def coin_ratings(
 
 
 def metadata_flawed(leak: flawed.Leak, *, trials: int, rng: np.random.Generator) -> Tally:
-    """A certificate that describes its input."""
     folders = [flawed.leaky_folder(world, leak=leak) for world in random_worlds((30, 20), rng)]
     attack = metadata_difference(folders[0], folders[1])
     return contest(lambda world: folders[world], {"": attack}, trials=trials, rng=rng)[""]
 
 
 def metadata_ours(setting: Setting, *, trials: int, rng: np.random.Generator) -> Tally:
-    """The folders of private releases of ours."""
     release = private_release(setting, neighbouring_ratings(setting, 20, rng))
 
     def folder(world: int) -> Contents:
@@ -171,7 +167,6 @@ def alone(
     trials: int,
     rng: np.random.Generator,
 ) -> Tally:
-    """One attack, on releases of either of two inputs."""
     return contest(lambda world: publish(worlds[world]), {"": attack}, trials=trials, rng=rng)[""]
 
 

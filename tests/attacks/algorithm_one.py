@@ -19,17 +19,20 @@ def lifted(ratings: FloatArray, w: float) -> FloatArray:
     padded = np.zeros((max(n_items, n_users), n_users))
     padded[:n_items] = ratings.T
     left, singular, right = np.linalg.svd(padded, full_matrices=False)
-    return (left * np.sqrt(singular**2 + w**2)) @ right
+    lift: FloatArray = (left * np.sqrt(singular**2 + w**2)) @ right
+    return lift
 
 
 def svd_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
     """Return Algorithm 1 with JLT: M R̃ / √dim, transposed to users x dim."""
     lift = lifted(ratings, w)
-    return (rng.standard_normal((dim, lift.shape[0])) @ lift).T / np.sqrt(dim)
+    published: FloatArray = (rng.standard_normal((dim, lift.shape[0])) @ lift).T / np.sqrt(dim)
+    return published
 
 
 def additive_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
     """Return the same law without a decomposition: (A Mᵀ + w N) / √dim."""
     n_users, n_items = ratings.shape
     signal = ratings @ rng.standard_normal((n_items, dim))
-    return (signal + w * rng.standard_normal((n_users, dim))) / np.sqrt(dim)
+    published: FloatArray = (signal + w * rng.standard_normal((n_users, dim))) / np.sqrt(dim)
+    return published

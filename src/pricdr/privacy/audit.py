@@ -128,10 +128,9 @@ def audit_one_run(
 
 @dataclass(frozen=True, eq=False)
 class Shift:
-    """What two neighbouring inputs give without noise, in grid steps, where they differ."""
+    """How far what two neighbouring inputs give without noise is apart, in grid steps, where it differs."""
 
-    low: IntArray
-    high: IntArray
+    change: IntArray
     sigma: float
     """Standard deviation of the noise, in grid steps."""
     refinement: int
@@ -139,14 +138,13 @@ class Shift:
     @property
     def distance(self) -> float:
         """How far apart they are, in standard deviations of the noise."""
-        return float(np.linalg.norm((self.high - self.low).astype(np.float64))) / self.sigma
+        return float(np.linalg.norm(self.change.astype(np.float64))) / self.sigma
 
     def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> Float64Array:
         """Return log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
         noise = DiscreteGaussian(randomness, f"audit {number}", refinement=self.refinement)
-        shift = self.high - self.low
-        seen = noise.draw(0, len(present) * len(shift)).reshape(len(present), -1) + present[:, None] * shift
-        scores: Float64Array = seen @ (shift / self.sigma**2)
+        drawn = noise.draw(0, len(present) * len(self.change)).reshape(len(present), -1)
+        scores: Float64Array = (drawn + present[:, None] * self.change) @ (self.change / self.sigma**2)
         return scores
 
 
@@ -155,18 +153,14 @@ def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> S
     step = one.step
     if step.kind is SumKind.GIVEN and step.spread is None:
         assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
-        low, high = _projected(one, strategy, declared)
-    elif step.kind is SumKind.GIVEN:
-        low, high = _given(one, declared)
+        change = _projected(one, strategy, declared)
     else:
-        low, high = _learnt(one, declared)
-    differs = np.flatnonzero(low != high)
-    steps_per_sigma = one.grid.sigma / one.grid.step
-    return Shift(low.ravel()[differs], high.ravel()[differs], steps_per_sigma, one.grid.refinement)
+        change = (_given if step.kind is SumKind.GIVEN else _learnt)(one, declared)
+    return Shift(change[change != 0], one.grid.sigma / one.grid.step, one.grid.refinement)
 
 
-def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> tuple[IntArray, IntArray]:
-    """Return sums without and with a rating of the item with the longest row, or of two opposite users."""
+def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> IntArray:
+    """Return what a rating of the item with the longest row changes, or a user who is replaced by its opposite."""
     bounds, grid = declared.bounds, one.grid
     radius = grid.radius(bounds)
     if declared.unit is Unit.RATING:
@@ -188,23 +182,23 @@ def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) ->
         matrix = sp.csr_array(np.array([entries], dtype=np.int32))
         return _whole(release_rows(matrix, rows, grid=grid, bounds=bounds, noise=None), grid.step)
 
-    return run(none), run(full)
+    return run(full) - run(none)
 
 
-def _given(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]:
-    """Return sums without and with a rating, or of two users whose items point opposite ways."""
+def _given(one: CalibratedStep, declared: Declared) -> IntArray:
+    """Return what a rating changes, or a user who is replaced by one whose items point the opposite way."""
     vectors = np.zeros((2, one.step.numbers))
     vectors[:, 0] = 1.0, -1.0
     if one.step.numbers > 1:  # a last column that counts, where the step has one
         vectors[:, -1] = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1))
     value, change = _units(declared)
-    low, high = ([0, 0], [change, 0]) if declared.unit is Unit.RATING else ([0, change], [change, 0])
-    low_sums, high_sums = (_sums(one, sp.csr_array(np.array([row])), vectors, value) for row in (low, high))
-    return low_sums, high_sums
+    worlds = [[0, 0] if declared.unit is Unit.RATING else [0, change], [change, 0]]
+    before, after = (_sums(one, sp.csr_array(np.array([world])), vectors, value) for world in worlds)
+    return after - before
 
 
-def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]:
-    """Return sums before and after one more joins a crowd that shares one direction.
+def _learnt(one: CalibratedStep, declared: Declared) -> IntArray:
+    """Return what one more changes who joins a crowd that shares one direction.
 
     In the user unit that one leaves a second crowd, of the opposite direction. With users and items exchanged it is a
     user who rated a crowd of items that point one way.
@@ -228,7 +222,7 @@ def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray
         if counted:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
         sums.append(_sums(one, matrix, vectors, value))
-    return sums[0], sums[1]
+    return sums[1] - sums[0]
 
 
 def _units(declared: Declared) -> tuple[float, int]:
@@ -275,7 +269,7 @@ class WorstPair:
 
     def scores(self, present: npt.NDArray[np.bool_], what: str, progress: Progress) -> Float64Array:
         """Return a likelihood-ratio score per run: standard normal without the change, shifted by μ with it."""
-        batch = max(1, _CELLS_PER_BATCH // sum(len(shift.low) for shift in self.shifts))
+        batch = max(1, _CELLS_PER_BATCH // sum(len(shift.change) for shift in self.shifts))
         scores = np.empty(len(present))
         for start in range(0, len(present), batch):
             runs = present[start : start + batch]

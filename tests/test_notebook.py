@@ -152,7 +152,7 @@ def test_a_model_shows_what_it_was_trained_on_and_what_was_chosen(planted):
     assert facts["trust"] == "25% for warm users and 50% for cold ones"
     assert facts["settings"] == "weight 0.5"
     assert facts["nothing chosen"] == "too few"
-    plaintext = shown(EASESource().fit_plaintext(planted.target, planted.source))
+    plaintext = shown(EASESource().fit(planted.target, plaintext_source=planted.source))
     assert plaintext.texts[0].startswith("NOT PRIVATE")
 
 

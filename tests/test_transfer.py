@@ -78,19 +78,18 @@ def test_a_release_that_was_not_trusted_stays_so_on_everything(pair, release):
     assert (trusting.score(np.arange(150)) != model.score(np.arange(150))).any()
 
 
-@pytest.mark.parametrize("validated", [True, False])
-def test_a_release_that_fails_the_evidence_test_is_never_trained_on(pair, release, tmp_path, validated):
+def test_a_release_that_fails_the_evidence_test_is_never_trained_on(pair, release, tmp_path):
+    """Where items are set aside to choose by: ``tests/models/test_newcomers.py`` has the other ways to fit."""
     noise = np.random.default_rng(5).standard_normal(release.matrix.shape).astype(np.float32)
-    kept, held_out = set_aside(pair.target, seed=3)
-    given = {"validation": held_out} if validated else {}
     log = tmp_path / "log.jsonl"
-    model = METHOD.fit(kept, replace(release, matrix=noise), log=RunLog(file=log), **given)
-    assert {part.removeprefix("choosing ") for part in epochs(log)} == {"target"}
+    model = METHOD.fit(pair.target, replace(release, matrix=noise), log=RunLog(file=log))
+    assert list(epochs(log)) == ["choosing target", "target"]
     assert model.chosen.trust == Trust(0.0, 0.0)
     assert not model.in_release.any()
-    if validated:  # without validation other ratings are set aside, and other epochs may be chosen
-        alone = DMF(options=OPTIONS).fit(kept, **given)
-        np.testing.assert_array_equal(model.score(np.arange(150)), alone.score(np.arange(150)))
+    for method in (RidgeRelease(), EASERelease()):
+        model = method.fit(pair.target, replace(release, matrix=noise))
+        assert model.chosen.trust.cold == 0
+        assert not model.in_release[np.diff(model.seen.indptr) == 0].any()
 
 
 @pytest.mark.parametrize("method", [METHOD, RidgeRelease(), EASERelease()], ids=lambda method: method.name)
@@ -117,20 +116,6 @@ def test_methods_of_one_part_and_closed_forms(pair, tmp_path):
     assert transfer(pair.target, method=EASE()).chosen == Chosen()
 
 
-def test_a_finished_network_tells_its_epoch_and_is_not_trained_again(pair, tmp_path):
-    parts = []
-
-    def count(what, done, total, note=""):
-        if done and done == int(done):  # the end of an epoch, not a batch inside one
-            parts.append(what)
-
-    log = RunLog(checkpoints=Checkpoints(finished=tmp_path), progress=count)
-    first, again = (DMF(options=OPTIONS).fit(pair.target, log=log) for _ in range(2))
-    assert parts.count("training") == first.chosen.epochs["training"] < 12
-    assert again.chosen == first.chosen
-    np.testing.assert_array_equal(first.user_vectors, again.user_vectors)
-
-
 @pytest.mark.parametrize("kind", ["release", "plaintext"])
 def test_only_users_with_source_data_stand_in_for_cold_ones(pair, monkeypatch, kind):
     """Whoever the source knows nothing about would say nothing about how far to trust it for cold users."""
@@ -149,7 +134,7 @@ def test_only_users_with_source_data_stand_in_for_cold_ones(pair, monkeypatch, k
         few = publish(pair.source, PROMISE, strategy=JLT(dim=16), users=known)
         METHOD.fit(pair.target, few)
     else:
-        METHOD.fit_plaintext(pair.target, pair.source.select(users=known))
+        METHOD.fit(pair.target, plaintext_source=pair.source.select(users=known))
     assert hidden[0]
     assert hidden[0] <= set(known)
 
@@ -169,15 +154,6 @@ def test_a_release_that_is_not_private_is_refused_by_every_method(pair, method):
     with pytest.raises(InputError, match="NOT PRIVATE"):
         transfer(pair.target, seeded, method=method)
     assert method.fit(pair.target, seeded, allow_not_private=True).method == method.name
-
-
-@pytest.mark.parametrize("method", [RidgeRelease(), EASERelease()], ids=lambda method: method.name)
-def test_closed_forms_choose_by_items_set_aside_too(pair, release, method):
-    """A release of noise says nothing, so cold users are left with what is popular, without any validation given."""
-    noise = np.random.default_rng(1).standard_normal(release.matrix.shape).astype(np.float32)
-    model = method.fit(pair.target, replace(release, matrix=noise))
-    assert model.chosen.trust.cold == 0
-    assert not model.in_release[np.diff(model.seen.indptr) == 0].any()
 
 
 def test_each_kind_of_method_is_given_what_it_may_see_and_nothing_else(pair, release):

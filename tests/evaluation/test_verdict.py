@@ -10,7 +10,7 @@ from pricdr.data.splits import hold_out
 from pricdr.evaluation.verdict import (
     WITHOUT_RELEASE,
     Difference,
-    Judgement,
+    PairedDifference,
     Training,
     Verdict,
     compare,
@@ -41,7 +41,8 @@ def test_a_handful_of_users_tells_nothing_however_much_each_gains(users, expecte
     assert Verdict.of(compare(np.ones(users), np.zeros(users))) is expected
 
 
-def judgement(**changes):
+def judgement(about_release=True, **changes):
+    trainings = Training("dmf", with_release=False), Training("hetero", with_release=about_release)
     given = {
         "model": "B",
         "baseline": "A",
@@ -49,9 +50,9 @@ def judgement(**changes):
         "stratum": "cold",
         "metric": "NDCG@10",
         "difference": CASES["all of the interval above 0"][0],
-        "about_release": True,
+        "trainings": trainings[::-1],
     }
-    return Judgement(**{**given, **changes})
+    return PairedDifference(**{**given, **changes})
 
 
 def test_sentences():

@@ -1,12 +1,15 @@
 """The suites of our own trained methods, on top of what every method must keep."""
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
 import torch
 
-from pricdr.models.fitted import FittedModel
+from pricdr.models.fitted import BASES, Basis, FittedModel
 from pricdr.models.methods.dmf import TargetStage
 from pricdr.models.methods.hetero import HeteroCDR, SourceStage, SourceStageConfig, TwoStageMethod
 from pricdr.models.methods.networks import TrainingRun
@@ -41,8 +44,51 @@ def source_stage(data: TrainingData, method: TwoStageMethod = HETERO) -> SourceS
     return SourceStage(target_stage(data, method), method.config)
 
 
+def bases(model: FittedModel, users: Iterable[int]) -> set[Basis]:
+    """Return what the recommendations of users, by position, are based on."""
+    return {BASES[at] for at in model.bases(np.array(list(users)))}
+
+
+def keeping(folder: Path) -> tuple[RunLog, list[str]]:
+    """Return a run log that keeps finished networks in a folder, and a list of those that are being trained."""
+    trained: list[str] = []
+    log = RunLog(progress=lambda what, done, *_: trained.append(what) if done else None)
+    return replace(log, checkpoints=Checkpoints(finished=folder)), trained
+
+
+def same(left: FittedModel, right: FittedModel) -> bool:
+    """Return whether two models are the same, number for number."""
+    names = ("user_vectors", "item_vectors", "item_bias", "in_release")
+    return all(np.array_equal(getattr(left, name), getattr(right, name)) for name in names)
+
+
 class KilledError(Exception):
     """A run that is killed."""
+
+
+def assert_resumes(fit: Callable[[RunLog], FittedModel], straight: FittedModel, folder: Path, part: str = "") -> None:
+    """Stop after four epochs of a network as a kill would, resume, and compare with a run left alone."""
+    log, resumed_at = RunLog(checkpoints=Checkpoints(running=folder / "run")), []
+
+    def die(what: str, done: float, *_: object) -> None:
+        if done == 4 and what.endswith(part):
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        fit(replace(log, progress=die))
+    assert list(folder.iterdir())
+    again = fit(replace(log, progress=lambda what, done, *_: resumed_at.append(done) if what.endswith(part) else None))
+    assert min(done for done in resumed_at if done) > 4
+    assert np.array_equal(again.score(np.arange(len(again.users))), straight.score(np.arange(len(again.users))))
+
+
+def assert_a_gradient_reaches_every_parameter(run: Any) -> None:
+    """Nothing is left as it was drawn."""
+    run.network.train()
+    run.step(run.examples).backward()
+    for name, parameter in run.network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
 
 
 class TrainedContract(RecommenderContract):
@@ -61,13 +107,8 @@ class TrainedContract(RecommenderContract):
         return cls.method.training_run(TrainingData.target_only(planted.target))
 
     def test_a_gradient_reaches_every_parameter(self, planted: Planted) -> None:
-        """Nothing is left as it was drawn."""
-        run = type(self).run(planted)
-        run.network.train()
-        run.step(torch.arange(len(planted.target.users))).backward()  # type: ignore[no-untyped-call]
-        for name, parameter in run.network.named_parameters():
-            assert parameter.grad is not None, name
-            assert parameter.grad.abs().sum() > 0, name
+        """Every part of the network has a purpose."""
+        assert_a_gradient_reaches_every_parameter(type(self).run(planted))
 
     def test_validation_and_the_model_score_alike(self, planted: Planted) -> None:
         """The epoch is picked by the scores that are given in the end."""
@@ -80,19 +121,8 @@ class TrainedContract(RecommenderContract):
     def test_a_killed_run_resumes_to_the_same_model(
         self, planted: Planted, model: FittedModel, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
-        checkpoints = Checkpoints(running=tmp_path_factory.mktemp("run") / "checkpoint")
-
-        def die(what: str, done: float, total: int, note: str = "") -> None:
-            if done == 4:
-                raise KilledError
-
-        with pytest.raises(KilledError):
-            type(self).fit(planted, RunLog(checkpoints=checkpoints, progress=die))
-        assert list(checkpoints.running.parent.iterdir())
-        resumed = type(self).fit(planted, RunLog(checkpoints=checkpoints))
-        everyone = np.arange(len(model.users))
-        assert np.array_equal(resumed.score(everyone), model.score(everyone))
+        """Whatever was drawn before the kill is drawn again."""
+        assert_resumes(lambda log: type(self).fit(planted, log), model, tmp_path_factory.mktemp("run"))
 
 
 Run = TypeVar("Run", bound=TrainingRun)
@@ -117,20 +147,20 @@ class PlaintextContract(TrainedContract):
     @classmethod
     def fit(cls, planted: Planted, log: RunLog = NO_LOG) -> FittedModel:
         """Fit the method to both domains in plaintext."""
-        return cls.method.fit_plaintext(planted.target, planted.source, validation=planted.validation, log=log)
+        return cls.method.fit(planted.target, plaintext_source=planted.source, validation=planted.validation, log=log)
 
     def test_a_user_without_any_rating_gets_the_item_bias(self, planted: Planted) -> None:
         """Neither side knows the last user."""
         counts = np.diff(planted.source.matrix.indptr)
         last = len(counts) - 1
         others = planted.source.only(np.repeat(np.arange(len(counts)), counts) != last)
-        model = self.method.fit_plaintext(planted.target, others)
+        model = self.method.fit(planted.target, plaintext_source=others)
         assert not model.in_release[last]
         assert np.ptp(model.score(np.array([last]))[0] - model.item_bias) < 1e-5
 
     def test_an_empty_source_is_no_reason_to_fail(self, planted: Planted) -> None:
         """What is left is a method of the target alone."""
         empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
-        model = self.method.fit_plaintext(planted.target, empty, validation=planted.validation)
+        model = self.method.fit(planted.target, plaintext_source=empty, validation=planted.validation)
         recommended = model.recommend(planted.target.users[:20], k=5)
         assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in recommended]) > 0.9

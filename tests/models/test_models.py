@@ -17,8 +17,21 @@ from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import require_trainable, train_network
-from pricdr.training.run_log import RunLog
-from tests.models.contracts import HETERO, PAPER, QUICK, SMALL, KilledError, source_stage, target_stage, wide
+from pricdr.training.run_log import NO_LOG, RunLog
+from tests.models.contracts import (
+    HETERO,
+    PAPER,
+    QUICK,
+    SMALL,
+    TrainedContract,
+    assert_a_gradient_reaches_every_parameter,
+    assert_resumes,
+    bases,
+    keeping,
+    source_stage,
+    target_stage,
+    wide,
+)
 
 TARGET_ONLY = DMF(config=TargetStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2), options=QUICK)
 
@@ -28,8 +41,8 @@ class TestPopularity(RecommenderContract):
     serves_warm_users = False
 
 
-class TestTargetOnly(RecommenderContract):
-    fit = staticmethod(lambda p: TARGET_ONLY.fit(p.target, validation=p.validation))
+class TestTargetOnly(TrainedContract):
+    method = TARGET_ONLY
 
 
 class TestHetero(RecommenderContract):
@@ -38,7 +51,7 @@ class TestHetero(RecommenderContract):
 
 
 class TestHeteroOnPlaintext(RecommenderContract):
-    fit = staticmethod(lambda p: HETERO.fit_plaintext(p.target, p.source, validation=p.validation))
+    fit = staticmethod(lambda p: HETERO.fit(p.target, plaintext_source=p.source, validation=p.validation))
     serves_cold_users = True
 
 
@@ -56,7 +69,6 @@ class TestPaperPreset(RecommenderContract):
 
 
 RUNS = {
-    "dmf": lambda p: TARGET_ONLY.training_run(TrainingData.target_only(p.target)),
     "symmetric": lambda p: target_stage(TrainingData.target_only(p.target), SYMMETRIC),
     "release": lambda p: source_stage(TrainingData.of(p.target, p.release)),
     "wide release": lambda p: source_stage(TrainingData.of(p.target, wide(p))),
@@ -67,13 +79,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_gradient_reaches_every_parameter(planted, name):
-    run = RUNS[name](planted)
-    network = run.network
-    network.train()
-    run.step(torch.arange(40)).backward()
-    for name, parameter in network.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
+    assert_a_gradient_reaches_every_parameter(RUNS[name](planted))
 
 
 def test_an_item_nobody_rated_is_scored_like_any_other(planted):
@@ -101,9 +107,9 @@ def test_users_missing_from_the_release_are_served_by_their_history(planted):
 
 def test_what_a_recommendation_rests_on_follows_the_trust(planted):
     stage = source_stage(TrainingData.of(planted.target, planted.release))
-    for trust, expected in ((Trust(0.0, 0.0), {"history", "popularity"}), (Trust(0.5, 0.5), {"both", "release"})):
+    for trust, expected in ((Trust(0.0, 0.0), "history popularity"), (Trust(0.5, 0.5), "both release")):
         model = stage.fitted_model("hetero", trust)
-        assert {model.basis(at).value for at in range(60)} == expected
+        assert {basis.value for basis in bases(model, range(60))} == set(expected.split())
 
 
 def test_a_release_of_users_without_history_alone_is_refused_before_training(planted):
@@ -115,31 +121,9 @@ def test_a_release_of_users_without_history_alone_is_refused_before_training(pla
     assert set(reported) == {"choosing hetero", "fitting hetero"}
 
 
-def test_a_worthless_release_leaves_the_target_only_model_number_for_number(planted):
-    noise = np.random.default_rng(1).standard_normal(planted.release.matrix.shape).astype(np.float32)
-    model = HETERO.fit(planted.target, release_with_rows(noise, planted.release.users), validation=planted.validation)
-    alone = DMF(config=SMALL, options=QUICK).fit(planted.target, validation=planted.validation)
-    warm = np.flatnonzero(np.diff(planted.target.matrix.indptr))
-    assert np.array_equal(model.user_vectors[warm], alone.user_vectors[warm])
-    assert np.array_equal(model.item_vectors, alone.item_vectors)
-    assert np.array_equal(model.item_bias, alone.item_bias)
-    assert not model.in_release.any()
-    assert not model.user_vectors[48:].any()  # cold users are left with what is popular
-
-
-def test_shuffled_rows_leave_the_target_only_model_with_or_without_validation(planted):
-    order = np.random.default_rng(3).permutation(60)
-    shuffled = release_with_rows(planted.release.matrix[order], planted.release.users)
-    for validation in (planted.validation, None):
-        for method in (HETERO, SYMMETRIC):
-            model = method.fit(planted.target, shuffled, validation=validation)
-            assert not model.in_release.any()
-            assert model.chosen.trust == Trust(0.0, 0.0)
-
-
 def test_the_plaintext_source_needs_no_evidence(planted, monkeypatch):
     monkeypatch.setattr("pricdr.models.gates.p_value", lambda inputs: 1.0)
-    assert HETERO.fit_plaintext(planted.target, planted.source, validation=planted.validation).in_release.any()
+    assert HETERO.fit(planted.target, plaintext_source=planted.source, validation=planted.validation).in_release.any()
     assert not HETERO.fit(planted.target, planted.release, validation=planted.validation).in_release.any()
 
 
@@ -190,33 +174,14 @@ def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
 
 @pytest.mark.parametrize("dying", ["target", "source"])
 def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
-    """Stop after four epochs of either part as a kill would, resume, and compare with a run left alone."""
-    checkpoint = tmp_path / "run.safetensors"
-    arguments = (planted.target, planted.release)
+    def fit(log=NO_LOG):
+        return HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
 
-    def die(what, done, total, note=""):
-        if done == 4 and what == dying:
-            raise KilledError
-
-    straight = HETERO.fit(*arguments, validation=planted.validation)
-    with pytest.raises(KilledError):
-        HETERO.fit(
-            *arguments,
-            validation=planted.validation,
-            log=RunLog(checkpoints=Checkpoints(running=checkpoint), progress=die),
-        )
-    assert checkpoint.with_name(f"{checkpoint.name}.{dying}").exists()
-    resumed = HETERO.fit(
-        *arguments, validation=planted.validation, log=RunLog(checkpoints=Checkpoints(running=checkpoint))
-    )
-    assert np.array_equal(resumed.user_vectors, straight.user_vectors)
-    assert np.array_equal(resumed.item_vectors, straight.item_vectors)
+    assert_resumes(fit, fit(), tmp_path, dying)
 
 
 def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted, tmp_path):
-    parts = []
-    shared = Checkpoints(finished=tmp_path)
-    log = RunLog(checkpoints=shared, progress=lambda what, done, *_: parts.append(what) if done else None)
+    log, parts = keeping(tmp_path)
     first = HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
     assert set(parts) == {"target", "source"}
     parts.clear()
@@ -231,29 +196,22 @@ def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted
 
 
 def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
-    checkpoint = tmp_path / "run.safetensors"
-    TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
-    other = DMF(config=TargetStageConfig(hidden=20, width=8), options=QUICK)
-    with pytest.raises(InputError, match="another run"):
-        other.fit(planted.target, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
-    with pytest.raises(InputError, match="another run"):
-        TARGET_ONLY.fit(
-            planted.target, validation=planted.validation, log=RunLog(checkpoints=Checkpoints(running=checkpoint))
-        )
-    fewer = planted.target.only(np.arange(len(planted.target)) > 0)
-    with pytest.raises(InputError, match="another run"):
-        TARGET_ONLY.fit(fewer, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
-    for left in tmp_path.iterdir():
-        left.unlink()
-    HETERO.fit(planted.target, planted.release, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
-    redrawn = release_with_rows(
-        planted.release.matrix + np.float32(0.1) * planted.release.matrix[::-1], planted.release.users
-    )
-    with pytest.raises(InputError, match="another run"):
-        HETERO.fit(planted.target, redrawn, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
-    checkpoint.with_name(f"{checkpoint.name}.training").write_bytes(b"junk")
+    target, validation, release = planted.target, planted.validation, planted.release
+    log = RunLog(checkpoints=Checkpoints(running=tmp_path / "run"))
+    TARGET_ONLY.fit(target, log=log)
+    HETERO.fit(target, release, log=log)
+    redrawn = release_with_rows(release.matrix + np.float32(0.1) * release.matrix[::-1], release.users)
+    for other in (
+        lambda: DMF(config=TargetStageConfig(hidden=20, width=8), options=QUICK).fit(target, log=log),
+        lambda: TARGET_ONLY.fit(target, validation=validation, log=log),
+        lambda: TARGET_ONLY.fit(target.only(np.arange(len(target)) > 0), log=log),
+        lambda: HETERO.fit(target, redrawn, log=log),
+    ):
+        with pytest.raises(InputError, match="another run"):
+            other()
+    (tmp_path / "run.training").write_bytes(b"junk")
     with pytest.raises(InputError, match="checkpoint"):
-        TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=Checkpoints(running=checkpoint)))
+        TARGET_ONLY.fit(target, log=log)
 
 
 def test_a_model_of_impossible_arrays_is_refused():

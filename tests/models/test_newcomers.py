@@ -8,7 +8,10 @@ import pytest
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models import (
+    DMF,
+    EASE,
     Chosen,
+    EASEConfig,
     EASERelease,
     HeteroCDR,
     RidgeRelease,
@@ -23,9 +26,10 @@ from pricdr.models.gates import select_newcomers
 from pricdr.models.methods.linear import EASEReleaseConfig, Popularity
 from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import release_with_rows
-from tests.models.contracts import PAPER, QUICK, source_stage
+from tests.models.contracts import PAPER, QUICK, bases, source_stage
 
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.0, entry_dropout=0.3, release_dropout=0.0)
+JOINT = HeteroCDR(config=replace(SMALL, joint=True), options=QUICK)
 EVERY_METHOD = (
     HeteroCDR(config=SMALL, options=QUICK),
     SymmetricCDR(config=SMALL, options=QUICK),
@@ -113,6 +117,38 @@ def test_a_good_release_serves_cold_users_that_validation_never_saw(planted, met
         assert np.mean([int(one.item[1:]) % 2 == int(one.user[1:]) % 2 for one in found]) > 0.8
 
 
+ALONE = {
+    "hetero": DMF(config=SMALL, options=QUICK),
+    "ease-release": EASE(config=EASEConfig(regularisation=5.0)),
+    "ridge-release": Popularity(),
+}
+"""What is left of a method without the release, where that is a method too."""
+
+
+@pytest.mark.parametrize("rows", ["noise", "shuffled"])
+@pytest.mark.parametrize("validated", [True, False])
+@pytest.mark.parametrize("method", [*EVERY_METHOD, JOINT], ids=lambda method: f"{method.name} {method is JOINT}")
+def test_a_worthless_release_leaves_the_model_of_the_target_alone(planted, method, validated, rows):
+    rng, matrix = np.random.default_rng(1), planted.release.matrix
+    worthless = rng.standard_normal(matrix.shape).astype(np.float32) if rows == "noise" else rng.permutation(matrix)
+    # Without validation, what is set aside depends on who has a row: an earlier choice leaves other epochs out of it.
+    how = {"validation": planted.validation} if validated else {"chosen": Chosen()}
+    model = method.fit(planted.target, release_with_rows(worthless, planted.release.users), **how)
+    assert model.chosen.trust == Trust(0.0, 0.0)
+    assert not model.in_release.any()
+    if method.name in ALONE:
+        how = how if method.options is not None else {}
+        alone = ALONE[method.name].fit(planted.target, **how)
+        everyone = np.arange(60)
+        if method.name == "ridge-release":  # log-odds, in the order of popularity
+            assert all(
+                np.array_equal(np.argsort(-own, kind="stable"), np.argsort(-popular, kind="stable"))
+                for own, popular in zip(model.score(everyone), alone.score(everyone), strict=True)
+            )
+        else:
+            np.testing.assert_array_equal(model.score(everyone), alone.score(everyone))
+
+
 @pytest.mark.parametrize("method", EVERY_METHOD, ids=lambda method: method.name)
 def test_rows_that_can_only_be_memorised_leave_cold_users_popular_items(popular, monkeypatch, method):
     """Rows that say nothing and passed the evidence test: users they were fitted to would look well served by them.
@@ -128,7 +164,7 @@ def test_rows_that_can_only_be_memorised_leave_cold_users_popular_items(popular,
     for how in ways:
         model = method.fit(target, release, **how)
         assert model.chosen.trust.cold == 0
-        assert {model.basis(at) for at in range(150, 160)} == {Basis.POPULARITY}
+        assert bases(model, range(150, 160)) == {Basis.POPULARITY}
 
 
 @pytest.mark.parametrize("trust", [Trust(0.0, 0.0), Trust(1.0, 0.0)])

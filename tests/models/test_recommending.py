@@ -61,7 +61,7 @@ def by_sorting(model, users, k, seen=None):
         hidden = {model.items.index(seen.items[i]) for i in rated.get(user, ()) if seen.items[i] in model.items}
         hidden |= set() if position is None else set(model.seen[[position]].indices.tolist())
         order = sorted(set(range(len(model.items))) - hidden, key=lambda item: (-scores[item], item))[:k]
-        basis = recommending.Basis.POPULARITY if position is None else model.basis(position)
+        basis = recommending.BASES[model.bases(np.array([-1 if position is None else position]))[0]]
         recommended += [
             Recommendation(user, model.items[i], float(scores[i]), rank, basis) for rank, i in enumerate(order, 1)
         ]

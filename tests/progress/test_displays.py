@@ -164,16 +164,16 @@ def test_every_function_that_takes_long_shows_itself(kernel, tmp_path, planted):
 
 def test_a_function_is_called_while_a_method_is_fitted_and_the_model_stays_the_same(planted):
     method = pricdr.HeteroCDR(options=TrainingOptions(epochs=1, device="cpu"))
-    for fit, other in ((method.fit, planted.release), (method.fit_plaintext, planted.source)):
+    for source in ({"release": planted.release}, {"plaintext_source": planted.source}):
         reported = []
 
         def report(*told, reported=reported):
             reported.append(told)
 
-        seen = fit(planted.target, other, validation=planted.validation, progress=report)
+        seen = method.fit(planted.target, **source, validation=planted.validation, progress=report)
         assert reported[0][:3] == ("fitting hetero", 0, 0)
         assert {("target", 0.0, 1), ("target", 1, 1)} <= {told[:3] for told in reported}
-        unseen = fit(planted.target, other, validation=planted.validation)
+        unseen = method.fit(planted.target, **source, validation=planted.validation)
         np.testing.assert_array_equal(seen.user_vectors, unseen.user_vectors)
 
 

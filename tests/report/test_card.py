@@ -228,7 +228,7 @@ def test_a_certificate_that_promises_too_much_is_not_repeated(final):
 def test_a_model_of_plaintext_is_called_not_private(companies, tmp_path):
     model = ModelCard.of(companies.model("final")).model
     target = Ratings(model.seen.astype(np.float64), model.users, model.items, has_values=False)
-    text = text_of(ModelCard.of(EASESource().fit_plaintext(target, target).save(tmp_path / "m")))
+    text = text_of(ModelCard.of(EASESource().fit(target, plaintext_source=target).save(tmp_path / "m")))
     assert text.count("NOT PRIVATE: this model was trained on the source's ratings in plaintext.") >= 2
     assert "--source SOURCE" in text
 

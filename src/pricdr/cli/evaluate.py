@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import Split
     from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
-    from pricdr.evaluation.verdict import Judgement
+    from pricdr.evaluation.verdict import PairedDifference
     from pricdr.pages import Block, Figure, Table
 
 _ONE_RUN: Final = (
@@ -206,7 +206,7 @@ def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedCom
 
 
 def _blocks(
-    verdicts: "Sequence[Judgement]", tables: "Sequence[Table]", plot: "Figure | None" = None
+    verdicts: "Sequence[PairedDifference]", tables: "Sequence[Table]", plot: "Figure | None" = None
 ) -> "list[Block | str]":
     """Return the verdicts in words with what they advise, a plot and the tables."""
     from pricdr.pages import Bullets

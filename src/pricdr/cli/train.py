@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _CHECKPOINT: Final = "checkpoint"
 _NETWORKS: Final = "networks"
+_FEW: Final = 0.2
+"""A release that covers a smaller share of the users may be of ids of another kind."""
 """Where a model folder keeps the networks that other trainings can start from."""
 
 
@@ -328,12 +330,12 @@ def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
 
 def _say_coverage(ratings: "Ratings", release: "Release") -> None:
     """Say how many users the release covers, before training starts."""
-    from pricdr.models.training_data import Coverage
+    from pricdr.models.training_data import unshared_ids
 
-    coverage = Coverage.of(ratings.users, release.users)
-    say(coverage.sentence())
-    if coverage.covered and coverage.is_low:  # none at all is refused
-        warn(f"that is few: {coverage.examples()}")
+    covered, users = len(set(ratings.users) & set(release.users)), len(ratings.users)
+    say(f"the release covers {covered:,} of {users:,} users")
+    if 0 < covered < _FEW * users:  # none at all is refused
+        warn(f"that is few: {unshared_ids(ratings.users, release.users)}")
 
 
 def _say_chosen(chosen: "Chosen", how: str) -> None:

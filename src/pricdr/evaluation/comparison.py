@@ -1,5 +1,6 @@
 """``Comparison``: how good models are on one split or on several, and whether the others beat the first."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -16,11 +17,12 @@ from pricdr.errors import InputError, ParameterError, printable
 from pricdr.evaluation.metrics import CUTOFFS, MEASURES, OF_ONE_ITEM, Metrics, averaged, of_lists, require_cutoffs
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
 from pricdr.evaluation.verdict import (
-    Judgement,
+    CONFIDENCE,
+    JUDGED,
+    Difference,
     PairedDifference,
     Training,
     compare,
-    judged,
     over_repetitions,
     standard_error,
     verdict_lines,
@@ -43,7 +45,6 @@ ONE_ITEM: Final = "one test item per user: Recall is HR, and MAP is MRR"
 _COLUMNS: Final = 7
 """Figures side by side in a table of text: the number of users, and two times three metrics."""
 _SCHEMA_VERSION: Final = 2
-_CONFIDENCE: Final = 0.95
 
 
 class ScoringModel(Protocol):
@@ -64,8 +65,32 @@ class ScoringModel(Protocol):
         """Return the scores of a few items per user: those in the same row of ``candidates``."""
 
 
+class _Compared(ABC):
+    """What a comparison on one split and one over several share."""
+
+    @cached_property
+    @abstractmethod
+    def differences(self) -> tuple[PairedDifference, ...]:
+        """Return the difference between each further model and the first."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """Return tables and verdicts line by line."""
+
+    @cached_property
+    def verdicts(self) -> tuple[PairedDifference, ...]:
+        """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
+        return tuple(one for one in self.differences if one.stratum in JUDGED)
+
+    def __str__(self) -> str:
+        """Return tables and verdicts as text, one line each whatever the models are called."""
+        return "\n".join(map(printable, self.lines()))
+
+    __repr__ = __str__
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(_Compared):
     """Every metric of every evaluated user under each model; printing it shows the tables of ``pricdr evaluate``."""
 
     users: Ids
@@ -121,13 +146,7 @@ class Comparison:
         """Return the difference in NDCG@10 between each further model and the first, per ranking and stratum."""
         baseline, *others = self.models
         return tuple(
-            PairedDifference(
-                model=model,
-                baseline=baseline,
-                ranking=ranking,
-                stratum=stratum,
-                difference=compare(self._compared(model, ranking)[keep], base[keep], confidence=_CONFIDENCE),
-            )
+            self.difference(model, ranking, stratum, compare(self._compared(model, ranking)[keep], base[keep]))
             for ranking in self.rankings
             for base in (self._compared(baseline, ranking),)
             for model in others
@@ -135,10 +154,20 @@ class Comparison:
             if keep.any()
         )
 
-    @cached_property
-    def verdicts(self) -> tuple[Judgement, ...]:
-        """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
-        return judged(self.differences, self.trainings, metric=self.compared_by)
+    def difference(
+        self, model: str, ranking: Ranking, stratum: str, difference: Difference, by_split: tuple[float, ...] = ()
+    ) -> PairedDifference:
+        """Return a difference between a model and the first, with all that a verdict on it needs."""
+        return PairedDifference(
+            model=model,
+            baseline=self.models[0],
+            ranking=ranking,
+            stratum=stratum,
+            metric=self.compared_by,
+            difference=difference,
+            by_split=by_split,
+            trainings=(self.trainings.get(model), self.trainings.get(self.models[0])),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that ``pricdr evaluate`` shows, as ``--json`` writes it; the user guide lists the keys.
@@ -160,8 +189,7 @@ class Comparison:
             "models": figures,
             "compared_by": self.compared_by,
             "differences": [
-                {**one.about(), "metric": self.compared_by, "confidence": _CONFIDENCE, **asdict(one.difference)}
-                for one in self.differences
+                {**one.about(), "confidence": CONFIDENCE, **asdict(one.difference)} for one in self.differences
             ],
             "verdicts": [one.to_dict() for one in self.verdicts],
             "trainings": {name: one._asdict() for name, one in self.trainings.items()},
@@ -183,9 +211,8 @@ class Comparison:
                 for stratum, keep in self.strata.items():
                     for metric, values in metrics.items():
                         kept = values[keep]
-                        error = standard_error(kept) if len(kept) > 1 else np.nan
                         names.append((model, ranking, stratum, metric))
-                        numbers.append((kept.mean() if len(kept) else np.nan, error, len(kept)))
+                        numbers.append((kept.mean() if len(kept) else np.nan, standard_error(kept), len(kept)))
         text = zip(("model", "ranking", "stratum", "metric"), map(texts, zip(*names, strict=True)), strict=True)
         means, errors, users = map(np.array, zip(*numbers, strict=True))
         return to_frame({**dict(text), "value": means, "standard_error": errors, "users": users}, library)
@@ -231,12 +258,6 @@ class Comparison:
             kept = [self.values[model][ranking][name][keep] for name in metrics]
             yield stratum, int(keep.sum()), list(map(_cell, kept))
 
-    def __str__(self) -> str:
-        """Return the tables and comparisons as text, one line each whatever the models are called."""
-        return "\n".join(map(printable, self.lines()))
-
-    __repr__ = __str__
-
     def tables(self, ranking: Ranking) -> list[Table]:
         """Return one row per model and kind of users with every metric, and the differences from the first model."""
         figures = [
@@ -267,25 +288,22 @@ class Comparison:
 
     def _row_groups(self) -> Iterator[dict[str, Any]]:
         """Yield who gains from a release: for each model, users with and without a row that it uses, warm and cold."""
-        first = self.models[0]
-        for model, used in self.release_rows.items():
-            baseline = None if model == first else first
-            for ranking, stratum, row in product(self.rankings, ("warm", "cold"), (True, False)):
-                keep = self.strata[stratum] & (used if row else ~used)
-                own, other = (self._compared(name, ranking)[keep] for name in (model, first))
-                some = bool(len(own))
-                compares = some and baseline is not None
-                yield {
-                    "model": model,
-                    "ranking": ranking,
-                    "stratum": stratum,
-                    "row": row,
-                    "users": len(own),
-                    "value": float(own.mean()) if some else None,
-                    "baseline": baseline,
-                    "baseline_value": float(other.mean()) if compares else None,
-                    "difference": asdict(compare(own, other)) if compares else None,
-                }
+        first, rows = self.models[0], self.release_rows.items()
+        for (model, used), ranking, stratum, row in product(rows, self.rankings, ("warm", "cold"), (True, False)):
+            keep = self.strata[stratum] & (used if row else ~used)
+            own, other = (self._compared(name, ranking)[keep] for name in (model, first))
+            compares = model != first and len(own) > 0
+            yield {
+                "model": model,
+                "ranking": ranking,
+                "stratum": stratum,
+                "row": row,
+                "users": len(own),
+                "value": float(own.mean()) if len(own) else None,
+                "baseline": None if model == first else first,
+                "baseline_value": float(other.mean()) if compares else None,
+                "difference": asdict(compare(own, other)) if compares else None,
+            }
 
     def _compared(self, model: str, ranking: Ranking) -> Float64Array:
         return self.values[model][ranking][self.compared_by]
@@ -294,9 +312,8 @@ class Comparison:
         """Return the means of each stratum, its users, and the standard errors, null for fewer than two users."""
         figures: dict[str, dict[str, Any]] = {}
         for stratum, keep in self.strata.items():
-            kept = {name: values[keep] for name, values in metrics.items()}
-            errors = {name: standard_error(own) if len(own) > 1 else None for name, own in kept.items()}
-            means = {name: float(own.mean()) if len(own) else 0.0 for name, own in kept.items()}
+            errors = {name: standard_error(own[keep]) if keep.sum() > 1 else None for name, own in metrics.items()}
+            means = {name: float(own[keep].mean()) if keep.any() else 0.0 for name, own in metrics.items()}
             figures[stratum] = {**means, "users": int(keep.sum()), "standard_error": errors}
         return figures
 
@@ -427,7 +444,7 @@ def measure(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RepeatedComparison:
+class RepeatedComparison(_Compared):
     """The comparisons of the same methods on several splits; printing it shows what ``evaluate --repeat`` does.
 
     Its interval is Student's, over one mean difference per split. It covers what chance did in dividing the ratings and
@@ -458,14 +475,9 @@ class RepeatedComparison:
             pairs = zip(self._means(model, ranking, stratum), self._means(baseline, ranking, stratum), strict=True)
             gains = tuple(own - before for own, before in pairs)
             if len(gains) > 1:
-                about = {"model": model, "baseline": baseline, "ranking": ranking, "stratum": stratum}
-                found.append(PairedDifference(**about, difference=over_repetitions(np.array(gains)), by_split=gains))
+                over = over_repetitions(np.array(gains))
+                found.append(self._first.difference(model, ranking, stratum, over, by_split=gains))
         return tuple(found)
-
-    @cached_property
-    def verdicts(self) -> tuple[Judgement, ...]:
-        """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
-        return judged(self.differences, self._first.trainings, metric=self._first.compared_by)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``evaluate --repeat`` adds to its JSON: every mean, split by split, and the verdicts."""
@@ -491,12 +503,6 @@ class RepeatedComparison:
         """Return over which splits the figures are, and what they are."""
         seeds = ", ".join(map(str, self.comparisons))
         return f"over {len(self.comparisons)} splits (seeds {seeds}), {self._first.compared_by} ± standard error"
-
-    def __str__(self) -> str:
-        """Return the figures and the verdicts as text, one line each whatever the models are called."""
-        return "\n".join(map(printable, self.lines()))
-
-    __repr__ = __str__
 
     def tables(self) -> list[Table]:
         """Return the means over splits, and the differences from the first model split by split."""

@@ -10,8 +10,8 @@ interval beside it. The price: where nothing differs, about one comparison in se
 told" for one of its three strata. Repetitions over several splits bring that to light.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from pricdr.arrays import Float64Array
 from pricdr.errors import InputError
 from pricdr.randomness import Simulation
 
+CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 10_000
 _CELLS: Final = 1 << 19
 """Users x resamples that are held in memory at a time."""
@@ -57,7 +58,7 @@ def clearly_above(own: Float64Array, other: Float64Array) -> bool:
     return bool(gain.mean() > standard_error(gain))
 
 
-def compare(left: Float64Array, right: Float64Array, *, seed: int = 0, confidence: float = 0.95) -> Difference:
+def compare(left: Float64Array, right: Float64Array, *, seed: int = 0) -> Difference:
     """Compare two models user by user.
 
     The interval resamples users (percentile bootstrap); the test flips the sign of each user's difference, which is
@@ -70,12 +71,11 @@ def compare(left: Float64Array, right: Float64Array, *, seed: int = 0, confidenc
     if left.shape != right.shape or left.ndim != 1 or not len(left):
         raise InputError(f"two models can be compared over the same users only, got {len(left)} and {len(right)}")
     difference, simulation = left - right, Simulation(seed)
-    low, high = _interval(difference, confidence, simulation)
-    p_value = _sign_flip_p_value(difference, simulation)
-    return Difference(float(difference.mean()), low, high, p_value)
+    low, high = _interval(difference, simulation)
+    return Difference(float(difference.mean()), low, high, _sign_flip_p_value(difference, simulation))
 
 
-def over_repetitions(differences: Float64Array, *, confidence: float = 0.95) -> Difference:
+def over_repetitions(differences: Float64Array) -> Difference:
     """Return the mean of one difference per repetition, with Student's interval and test.
 
     >>> over_repetitions(np.array([0.01, 0.02, 0.03])).low < 0 < over_repetitions(np.array([0.019, 0.02, 0.021])).low
@@ -90,11 +90,11 @@ def over_repetitions(differences: Float64Array, *, confidence: float = 0.95) -> 
     if not np.ptp(differences):  # no spread at all: Student's formula would divide by it
         return Difference(mean, mean, mean, 0.0 if mean else 1.0)
     error = standard_error(differences)
-    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * error
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
     return Difference(mean, mean - half, mean + half, 2 * float(stdtr(n - 1, -abs(mean) / error)))
 
 
-def _interval(difference: Float64Array, confidence: float, simulation: Simulation) -> tuple[float, float]:
+def _interval(difference: Float64Array, simulation: Simulation) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the mean."""
     from scipy.stats import bootstrap  # half a second to import, and models need nothing else of this module
 
@@ -106,7 +106,7 @@ def _interval(difference: Float64Array, confidence: float, simulation: Simulatio
         n_resamples=_RESAMPLES,
         batch=max(1, _CELLS // len(difference)),
         vectorized=True,
-        confidence_level=confidence,
+        confidence_level=CONFIDENCE,
         method="percentile",
         rng=simulation.generator("bootstrap"),
     ).confidence_interval
@@ -159,28 +159,6 @@ class Training(NamedTuple):
         return cls(str(getattr(model, "method", "")), origin.release is not None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairedDifference:
-    """How much better a model is than the first one, over the same users of one stratum, or on the same splits."""
-
-    model: str
-    baseline: str
-    ranking: str
-    stratum: str
-    difference: Difference
-    by_split: tuple[float, ...] = ()
-    """Of several splits: one mean over users for each that has such users."""
-
-    def about(self) -> dict[str, str]:
-        """Return what is compared with what, by whom and for whom."""
-        return {name: getattr(self, name) for name in ("model", "baseline", "ranking", "stratum")}
-
-    @property
-    def gains(self) -> str:
-        """Return the difference on each split, as text."""
-        return " ".join(f"{gain:+.4f}" for gain in self.by_split)
-
-
 class Verdict(Enum):
     """What a difference comes to."""
 
@@ -201,19 +179,47 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement(PairedDifference):
-    """The verdict on one model against another, for one kind of users."""
+class PairedDifference:
+    """How much better a model is than the first one, over the same users of one stratum, or on the same splits."""
 
+    model: str
+    baseline: str
+    ranking: str
+    stratum: str
     metric: str
-    about_release: bool
-    """Whether the release is what they differ in: the baseline is the model's method without one."""
-    fair_baseline: str | None = None
-    """The method beside which the release would show, where the baseline is another one without a release."""
+    difference: Difference
+    by_split: tuple[float, ...] = ()
+    """Of several splits: one mean over users for each that has such users."""
+    trainings: tuple[Training | None, Training | None] = (None, None)
+    """What the two were trained by, where they say."""
+
+    def about(self) -> dict[str, str]:
+        """Return what is compared with what, by whom, for whom and by which metric."""
+        return {name: getattr(self, name) for name in ("model", "baseline", "ranking", "stratum", "metric")}
+
+    @property
+    def gains(self) -> str:
+        """Return the difference on each split, as text."""
+        return " ".join(f"{gain:+.4f}" for gain in self.by_split)
 
     @property
     def verdict(self) -> Verdict:
         """Return whether the model helps over the baseline."""
         return Verdict.of(self.difference)
+
+    @property
+    def fair_baseline(self) -> str | None:
+        """Return the method beside which a release shows, where the model saw one and the baseline none."""
+        model, baseline = self.trainings
+        # Only where a release is on one side alone can the difference be about it.
+        asked = model is not None and baseline is not None and model.with_release and not baseline.with_release
+        return WITHOUT_RELEASE.get(model.method) if asked and model is not None else None
+
+    @property
+    def about_release(self) -> bool:
+        """Return whether the release is what they differ in: the baseline is the model's method without one."""
+        baseline = self.trainings[1]
+        return baseline is not None and baseline.method == self.fair_baseline
 
     @property
     def sentence(self) -> str:
@@ -237,41 +243,22 @@ class Judgement(PairedDifference):
     def advice(self) -> tuple[str, ...]:
         """Return what to compare with instead, where this comparison says nothing about the release."""
         fair = self.fair_baseline
-        if fair is None:
+        if fair is None or self.about_release:
             return ()
         return (f"what the release adds shows only beside {fair}: train that on the same split, and name it first",)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as ``pricdr evaluate --json`` writes it."""
-        about = {**self.about(), "metric": self.metric}
-        figures = asdict(self.difference)
-        figures = {"difference": figures.pop("mean"), **figures}
+        """Return it as ``pricdr evaluate --json`` writes a verdict."""
+        d = self.difference
+        figures = {"difference": d.mean, "low": d.low, "high": d.high, "p_value": d.p_value}
         says = {"verdict": self.verdict.value, "about_release": self.about_release}
-        return {**about, **says, **figures, "splits": max(len(self.by_split), 1), "sentence": self.sentence}
+        return {**self.about(), **says, **figures, "splits": max(len(self.by_split), 1), "sentence": self.sentence}
 
 
-def judged(
-    differences: Iterable[PairedDifference], trainings: Mapping[str, Training], *, metric: str
-) -> tuple[Judgement, ...]:
-    """Return the verdict on each difference in a stratum that has one; ``trainings`` are by name of the model."""
-    judgements = []
-    for one in differences:
-        if one.stratum in JUDGED:
-            model, baseline = trainings.get(one.model), trainings.get(one.baseline)
-            fair = None
-            if model is not None and baseline is not None and model.with_release and not baseline.with_release:
-                # Only where a release is on one side alone can the difference be about it.
-                fair = WITHOUT_RELEASE.get(model.method)
-            about = fair is not None and baseline is not None and baseline.method == fair
-            fair = None if about else fair
-            judgements.append(Judgement(**vars(one), metric=metric, about_release=about, fair_baseline=fair))
-    return tuple(judgements)
-
-
-def verdict_lines(judgements: Iterable[Judgement]) -> list[str]:
+def verdict_lines(verdicts: Iterable[PairedDifference]) -> list[str]:
     """Return the sentences line by line, under one heading for each pair of models and ranking."""
     lines = []
-    for pair, group in groupby(judgements, key=lambda one: (one.model, one.baseline, one.ranking)):
+    for pair, group in groupby(verdicts, key=lambda one: (one.model, one.baseline, one.ranking)):
         about, *others = group
         question = "does the release help?" if about.about_release else "does it help?"
         lines.append("{} against {}, {} ranking: {}".format(*pair, question))

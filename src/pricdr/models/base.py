@@ -115,23 +115,39 @@ class Method(ABC):
         groups = ((part.name, getattr(self, part.name)) for part in fields(self))
         return {name: asdict(group) for name, group in groups if group is not None}
 
-    def _fit(
+    def fit(
         self,
-        data: TrainingData,
-        validation: HeldOut | None,
-        chosen: Chosen | None,
-        log: RunLog,
-        progress: Progress | bool,
-        **origin: Any,  # noqa: ANN401 - fields of Origin
+        target: RatingsLike,
+        release: "Release | None" = None,
+        *,
+        plaintext_source: RatingsLike | None = None,
+        validation: HeldOut | None = None,
+        chosen: Chosen | None = None,
+        allow_not_private: bool = False,
+        log: RunLog = NO_LOG,
+        progress: Progress | bool = False,
     ) -> FittedModel:
-        """Choose, unless that was done before; then train on everything, and return a model that records both.
+        """Fit to the target's ratings and what else the method sees; users of either party are served.
 
         A training chooses by ``validation``, or follows what was ``chosen``. With neither, one on all but some items
-        that are set aside chooses; where the ratings are too few for that, every epoch is trained, and the result says
-        why.
+        that are set aside chooses, and then everything is trained on; where the ratings are too few for that, every
+        epoch is trained, and the result says why.
+
+        Args:
+            target: what to train on: ratings, or a data frame of them.
+            release: a release of the source's ratings, as :meth:`Release.load` returns it.
+            plaintext_source: NOT PRIVATE: the source's ratings as they are. For experiments, by someone who holds both
+                files; the source's other users are served as cold users.
+            validation: items to choose the epochs by, and how far the source is trusted; none of them in ``target``.
+            chosen: what an earlier training chose; it is followed, and nothing is set aside.
+            allow_not_private: use a release that is marked NOT PRIVATE. For experiments: it should never have arrived.
+            log: where the training reports to.
+            progress: True shows how far it has come; a function is called with it.
         """
         if validation is not None and chosen is not None:
             raise ParameterError("give validation to choose by, or what was chosen before, not both")
+        self._require_access(release, plaintext_source)
+        data, origin = _lined_up(Ratings.of(target), release, plaintext_source, allow_not_private=allow_not_private)
         sizes = f"{len(data.target.users):,} users x {len(data.items):,} items"
         with log.reporting_to(progress) as run_log:
             if validation is None and chosen is None and (self.options is not None or isinstance(self, ReleaseMethod)):
@@ -152,6 +168,16 @@ class Method(ABC):
         about = Origin(self.settings(), software=f"pricdr {__version__}", **origin)
         return replace(model, chosen=settled, origin=about)
 
+    def _require_access(self, release: "Release | None", plaintext_source: RatingsLike | None) -> None:
+        """Refuse what the method cannot see, and nothing where it needs something."""
+        if release is not None and plaintext_source is not None:
+            raise ParameterError("give a release or a plaintext source, not both")
+        given = DataAccess.TARGET if release is None else DataAccess.RELEASE
+        given = given if plaintext_source is None else DataAccess.PLAINTEXT
+        if given not in self.data_access():
+            accepted = " or ".join(access.value for access in self.data_access())
+            raise ParameterError(f"method {self.name} takes {accepted}, not {given.value}")
+
     @abstractmethod
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults.
@@ -163,91 +189,36 @@ class Method(ABC):
 class TargetMethod(Method):
     """A method that sees the target's ratings and nothing else."""
 
-    def fit(
-        self,
-        target: RatingsLike,
-        *,
-        validation: HeldOut | None = None,
-        chosen: Chosen | None = None,
-        log: RunLog = NO_LOG,
-        progress: Progress | bool = False,
-    ) -> FittedModel:
-        """Fit to the target's ratings.
-
-        Args:
-            target: what to train on: ratings, or a data frame of them.
-            validation: items to choose the epoch by, none of them in ``target``. Without it, some of the ratings are
-                set aside to choose by, and then everything is trained on.
-            chosen: what an earlier training chose; it is followed, and nothing is set aside.
-            log: where the training reports to.
-            progress: True shows how far it has come; a function is called with it.
-        """
-        data = TrainingData.target_only(Ratings.of(target))
-        return self._fit(data, validation, chosen, log, progress, trained_on=data.target.fingerprint())
-
 
 class ReleaseMethod(Method):
     """A method that sees the target's ratings and a release, which costs the source no privacy beyond the release."""
-
-    def fit(
-        self,
-        target: RatingsLike,
-        release: "Release",
-        *,
-        validation: HeldOut | None = None,
-        chosen: Chosen | None = None,
-        allow_not_private: bool = False,
-        log: RunLog = NO_LOG,
-        progress: Progress | bool = False,
-    ) -> FittedModel:
-        """Fit to the target's ratings and a release; users of either are served.
-
-        Args:
-            target: what to train on: ratings, or a data frame of them.
-            release: a release of the source's ratings, as :meth:`Release.load` returns it.
-            validation: items to choose the epochs by, and how far the release is trusted, see :meth:`TargetMethod.fit`.
-            chosen: what an earlier training chose; it is followed, and nothing is set aside.
-            allow_not_private: use a release that is marked NOT PRIVATE. For experiments: it should never have arrived.
-            log: where the training reports to.
-            progress: True shows how far it has come; a function is called with it.
-        """
-        if not release.certificate.private and not allow_not_private:
-            raise InputError(
-                "the release is marked NOT PRIVATE and must not be used "
-                "(allow_not_private, or --allow-not-private, is for experiments)"
-            )
-        data = TrainingData.of(Ratings.of(target), release)
-        return self._fit(
-            *(data, validation, chosen, log, progress),
-            trained_on=data.target.fingerprint(),
-            release=release.sha256(),
-            # Only a signature that was checked says anything about who made the release.
-            release_signed_by=release.certificate.signed_by if release.verified else None,
-            release_covers=(int(data.present[: len(data.target.users)].sum()), len(data.target.users)),
-            certificate=release.certificate,
-            release_verified=release.verified,
-        )
 
 
 class PlaintextMethod(Method):
     """NOT PRIVATE: a method that sees the source's ratings as they are. For comparison only."""
 
-    def fit_plaintext(
-        self,
-        target: RatingsLike,
-        source: RatingsLike,
-        *,
-        validation: HeldOut | None = None,
-        chosen: Chosen | None = None,
-        log: RunLog = NO_LOG,
-        progress: Progress | bool = False,
-    ) -> FittedModel:
-        """NOT PRIVATE: fit to both parties' ratings. For experiments, by someone who holds both files.
 
-        Users of either side are served: the target's first, then the source's others, as cold users. For the
-        arguments, see :meth:`TargetMethod.fit`.
-        """
-        target = Ratings.of(target)
-        data = TrainingData.plaintext(target, Ratings.of(source))
-        about = {"trained_on": target.fingerprint(), "plaintext_source": True}
-        return self._fit(data, validation, chosen, log, progress, **about)
+def _lined_up(
+    target: Ratings, release: "Release | None", plaintext_source: RatingsLike | None, *, allow_not_private: bool
+) -> tuple[TrainingData, dict[str, Any]]:
+    """Return what is trained on, and what a model records of it: fields of ``Origin``."""
+    trained_on = {"trained_on": target.fingerprint()}
+    if plaintext_source is not None:
+        return TrainingData.plaintext(target, Ratings.of(plaintext_source)), {**trained_on, "plaintext_source": True}
+    if release is None:
+        return TrainingData.target_only(target), trained_on
+    if not release.certificate.private and not allow_not_private:
+        raise InputError(
+            "the release is marked NOT PRIVATE and must not be used "
+            "(allow_not_private, or --allow-not-private, is for experiments)"
+        )
+    data = TrainingData.of(target, release)
+    return data, {
+        **trained_on,
+        "release": release.sha256(),
+        # Only a signature that was checked says anything about who made the release.
+        "release_signed_by": release.certificate.signed_by if release.verified else None,
+        "release_covers": (int(data.present[: len(target.users)].sum()), len(target.users)),
+        "certificate": release.certificate,
+        "release_verified": release.verified,
+    }

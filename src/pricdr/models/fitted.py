@@ -248,10 +248,6 @@ class FittedModel:
         scores = np.asarray(scores + self.item_bias[candidates], dtype=np.float32)
         return scores if self.interaction is None else scores + self.interaction.score_candidates(users, candidates)
 
-    def basis(self, user: int) -> Basis:
-        """Return what the recommendations of the user at this position are based on."""
-        return BASES[int(self.bases(np.array([user]))[0])]
-
     def bases(self, users: IntArray) -> IntArray:
         """Return what the recommendations of users are based on, as positions in ``BASES``; −1 is an unknown user."""
         if not self.user_vectors.shape[1] and self.interaction is None:

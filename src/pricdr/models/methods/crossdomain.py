@@ -1,10 +1,11 @@
 """The rivals that read the source's ratings, CoNet, DDTCDR, DARec and ETL. NOT PRIVATE: for comparison only.
 
-CoNet and DDTCDR score pairs of a user and an item with a network (:class:`PairedRun`); DARec and ETL decode all items
-from a row of either domain (:class:`DecodedRun`).
+CoNet and DDTCDR score pairs of a user and an item with a network (:class:`_PairedRun`); DARec and ETL decode all items
+from a row of either domain (:class:`_DecodedRun`).
 """
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -55,7 +56,7 @@ class _RivalRun(NetworkRun):
         return in_blocks(len(self.data.users), lambda at: self.user_outputs(at).cpu(), self.device).numpy()
 
 
-class DomainExamples(SparseRows):
+class _Examples(SparseRows):
     """One domain's ratings by user, on the device, and what they are compared with."""
 
     def __init__(self, matrix: CSR, negatives: int, device: torch.device) -> None:
@@ -72,21 +73,28 @@ class DomainExamples(SparseRows):
         return SparseRows(self._matrix.T.tocsr(), self.counts.device).all()
 
 
+def _mlp(parts: Tensor, layers: Layers, chance: float, *, training: bool) -> Tensor:
+    """Return the scores of sums of user and item parts: ReLU and dropout before every layer."""
+    for weights, bias in layers:
+        parts = linear(dropout(relu(parts), chance, training), weights, bias)
+    return parts.squeeze(-1)
+
+
 def _errors(logits: Tensor) -> Tensor:
     """Return the summed cross-entropy of rows of a rated item followed by drawn ones."""
     return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
 
 
-class PairedRun(_RivalRun):
+class _PairedRun(_RivalRun):
     """A training on every rating of a batch of users in both domains, beside drawn negatives."""
 
-    rows_a: DomainExamples
-    rows_b: DomainExamples
+    rows_a: _Examples
+    rows_b: _Examples
 
     def prepare(self) -> None:
         """Bring every rating of both domains, and what to draw beside it."""
         both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
-        self.rows_a, self.rows_b = (DomainExamples(one, self.config.negatives, self.device) for one in both)
+        self.rows_a, self.rows_b = (_Examples(one, self.config.negatives, self.device) for one in both)
 
     @abstractmethod
     def user_parts(self, users: Tensor) -> Tensor:
@@ -98,24 +106,23 @@ class PairedRun(_RivalRun):
 
     @abstractmethod
     def layers(self) -> Layers:
-        """Return the weights and biases of the layers after the first."""
+        """Return the layers after the first."""
 
-    @abstractmethod
     def logits(self, parts: Tensor) -> Tensor:
         """Return the scores of sums of user and item parts."""
+        return _mlp(parts, self.layers(), self.config.dropout, training=self.training)
 
     def user_outputs(self, users: Tensor) -> Tensor:
         """Return the users' parts, masked for users without any rating: what is left for them is the item bias."""
         return torch.where(self.known(users)[:, None], self.user_parts(users), _MASKED)
 
-    def with_drawn(self, domain: DomainExamples, users: Tensor, rated: Bags) -> Tensor:
+    def with_drawn(self, domain: _Examples, users: Tensor, rated: Bags) -> Tensor:
         """Return a row for each rating of a batch of users: the rated item, followed by those drawn for it."""
         drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
         return torch.cat([rated.columns[:, None], drawn], dim=1)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
-        """Return how validation scores."""
         item_parts, log_odds = self.item_parts(), self.rows_b.log_odds
         return lambda users, items: self.logits(self.user_outputs(users)[:, None] + item_parts[items]) + log_odds[items]
 
@@ -129,7 +136,7 @@ class PairedRun(_RivalRun):
         return self.data.model(self.method.name, users, items, bias, interaction=interaction)
 
 
-class DecodedRun(_RivalRun):
+class _DecodedRun(_RivalRun):
     """A training on two rows of each user, one of each domain; the target's decoder ends in ``target.last``."""
 
     target: Any
@@ -139,23 +146,29 @@ class DecodedRun(_RivalRun):
         both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
         self.rows_a, self.rows_b = (SparseRows(one, self.device) for one in both)
 
-    @staticmethod
-    def inputs(domain: SparseRows, users: Tensor) -> tuple[Tensor, Bags, Tensor]:
-        """Return which users rated anything in a domain, as numbers; their rows; and these as labels of all items."""
-        rows = domain.batch(users)
-        return (domain.counts[users] > 0).float(), rows, rows.dense(domain.shape[1])
+    def inputs(self, users: Tensor) -> Iterator[tuple[Tensor, Bags, Tensor]]:
+        """Yield for either domain who rated anything there, parts of their rows, and labels of all items."""
+        for domain in (self.rows_a, self.rows_b):
+            rows = domain.batch(users)
+            labels = rows.dense(domain.shape[1])
+            yield (domain.counts[users] > 0).float(), rows.keep(1 - self.config.entry_dropout), labels
 
     @abstractmethod
-    def decoder_input(self, users: Tensor) -> Tensor:
-        """Return what the last layer is given: from the target row, or from the source row where there is none."""
+    def codes(self, users: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the target's decoder is given of users' source rows, and of their target rows."""
 
     def user_outputs(self, users: Tensor) -> Tensor:
-        """Return zeros for users without any rating, which leaves the decoder's bias."""
-        return self.decoder_input(users) * self.known(users)[:, None]
+        """Return the decoder's hidden layer: from the target row, or from the source row where there is none.
+
+        It is zero for users without any rating, which leaves the decoder's bias.
+        """
+        from_a, from_b = self.codes(users)
+        in_b = self.rows_b.counts[users] > 0
+        hidden: Tensor = self.target.hidden(torch.where(in_b[:, None], from_b, from_a))
+        return hidden * self.known(users)[:, None]
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
-        """Return how validation scores."""
         last = self.target.last
         return lambda users, items: (self.user_outputs(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
 
@@ -194,7 +207,7 @@ class _CoNetSide(nn.Module):
         self.last = nn.Linear(width // 4, 1)
 
 
-class _CoNetRun(PairedRun):
+class _CoNetRun(_PairedRun):
     config: CoNetConfig
 
     def build(self) -> None:
@@ -217,11 +230,12 @@ class _CoNetRun(PairedRun):
             loss = loss + self.config.sparsity * (self.cross_first.abs().sum() + self.cross_second.abs().sum())
         return loss
 
-    def _loss(self, side: _CoNetSide, domain: DomainExamples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
+    def _loss(self, side: _CoNetSide, domain: _Examples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
         """Return the cross-entropy in one domain, per rating."""
         items = self.with_drawn(domain, users, rated)
         parts = user_parts[rated.row_of, None] + self._item_parts(side, side.items[items])
-        return _errors(self._logits(side, parts) + domain.log_odds[items]) / max(len(items), 1)
+        logits = _mlp(parts, self._layers(side), self.config.dropout, training=self.training)
+        return _errors(logits + domain.log_odds[items]) / max(len(items), 1)
 
     def _user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor, elsewhere: Bags) -> Tensor:
         """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
@@ -244,15 +258,6 @@ class _CoNetRun(PairedRun):
         second = torch.cat([own.second.weight, self.cross_second], dim=1)
         return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
 
-    def _logits(self, own: _CoNetSide, parts: Tensor) -> Tensor:
-        """Return the scores of sums of user and item parts."""
-        chance, training = self.config.dropout, self.training
-        hidden = dropout(relu(parts), chance, training)
-        *inner, last = self._layers(own)
-        for weights, bias in inner:
-            hidden = dropout(relu(linear(hidden, weights, bias)), chance, training)
-        return linear(hidden, *last).squeeze(-1)
-
     def user_parts(self, users: Tensor) -> Tensor:
         return self._user_parts(self.target, self.source, users, self.rows_a.batch(users))
 
@@ -261,9 +266,6 @@ class _CoNetRun(PairedRun):
 
     def layers(self) -> Layers:
         return self._layers(self.target)
-
-    def logits(self, parts: Tensor) -> Tensor:
-        return self._logits(self.target, parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,13 +341,11 @@ class _DDTCDRSide(nn.Module):
 
     def logits(self, parts: Tensor) -> Tensor:
         """Return the scores of sums of user and item parts."""
-        hidden = dropout(relu(parts), self.chance, self.training)
-        hidden = dropout(relu(self.second(hidden)), self.chance, self.training)
-        logits: Tensor = self.last(hidden).squeeze(-1)
-        return logits
+        layers = tuple((layer.weight, layer.bias) for layer in (self.second, self.last))
+        return _mlp(parts, layers, self.chance, training=self.training)
 
 
-class _DDTCDRRun(PairedRun):
+class _DDTCDRRun(_PairedRun):
     config: DDTCDRConfig
 
     def build(self) -> None:
@@ -379,7 +379,7 @@ class _DDTCDRRun(PairedRun):
         self,
         own: _DDTCDRSide,
         other: _DDTCDRSide,
-        domain: DomainExamples,
+        domain: _Examples,
         users: Tensor,
         rated: Bags,
         vectors: tuple[Tensor, Tensor],
@@ -523,15 +523,14 @@ class _DARecSide(nn.Module):
 
     def embedding(self, rows: Bags) -> Tensor:
         """Return one vector per row."""
-        summed = embedding_bag(rows.columns, self.first, rows.offsets, mode="sum", per_sample_weights=rows.weights)
-        return relu(summed + self.first_bias)
+        return relu(rows.times(self.first) + self.first_bias)
 
     def errors(self, features: Tensor, labels: Tensor) -> Tensor:
         """Return each user's cross-entropy over all items."""
         return cross_entropy_per_user(self.last(self.hidden(features)), labels)
 
 
-class _DARecRun(DecodedRun):
+class _DARecRun(_DecodedRun):
     config: DARecConfig
 
     def build(self) -> None:
@@ -547,11 +546,8 @@ class _DARecRun(DecodedRun):
     def step(self, users: Tensor) -> Tensor:
         """Return the mean loss of a batch of users, both rows of each; an empty row counts for nothing."""
         config = self.config
-        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = (
-            self.inputs(domain, users) for domain in (self.rows_a, self.rows_b)
-        )
-        from_a = self.features(self.source, rows_a.keep(1 - config.entry_dropout))
-        from_b = self.features(self.target, rows_b.keep(1 - config.entry_dropout))
+        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = self.inputs(users)
+        from_a, from_b = self.features(self.source, rows_a), self.features(self.target, rows_b)
         loss: Tensor = (
             in_b * self.target.errors(from_b, labels_b)
             + config.source * in_a * self.source.errors(from_a, labels_a)
@@ -562,12 +558,9 @@ class _DARecRun(DecodedRun):
         ).mean()
         return loss
 
-    def decoder_input(self, users: Tensor) -> Tensor:
-        in_b = self.rows_b.counts[users] > 0
-        from_a = self.features(self.source, self.rows_a.batch(users))
+    def codes(self, users: Tensor) -> tuple[Tensor, Tensor]:
         from_b = self.features(self.target, self.rows_b.batch(users))
-        hidden: Tensor = self.target.hidden(torch.where(in_b[:, None], from_b, from_a))
-        return hidden
+        return self.features(self.source, self.rows_a.batch(users)), from_b
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -625,13 +618,13 @@ class ETLConfig(Config):
 class _ETLSide(nn.Module):
     """One domain's encoder, decoder and discriminator."""
 
-    def __init__(self, n_items: int, config: ETLConfig, bias: Tensor) -> None:
+    def __init__(self, rows: SparseRows, config: ETLConfig) -> None:
         super().__init__()
-        width = config.width
+        (n_users, n_items), width = rows.shape, config.width
         self.encoder = SparseTower(n_items, width, width, 0.0)
         self.hidden = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(config.dropout))
         self.last = nn.Linear(width, n_items)
-        self.last.bias.data = bias  # popularity, from the start
+        self.last.bias.data = log_odds(rows.popularity(), n_users)  # popularity, from the start
         self.discriminator = Adversary(width, (width // 2,), dropout=0.5)
 
     def decode(self, codes: Tensor) -> Tensor:
@@ -640,15 +633,12 @@ class _ETLSide(nn.Module):
         return logits
 
 
-class _ETLRun(DecodedRun):
+class _ETLRun(_DecodedRun):
     config: ETLConfig
 
     def build(self) -> None:
         width = self.config.width
-        self.source, self.target = (
-            _ETLSide(rows.shape[1], self.config, log_odds(rows.popularity(), rows.shape[0]))
-            for rows in (self.rows_a, self.rows_b)
-        )
+        self.source, self.target = (_ETLSide(rows, self.config) for rows in (self.rows_a, self.rows_b))
         self.users = nn.Parameter(0.01 * torch.randn(len(self.data.users), width))
         self.transform = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, width), gain=2**0.5))
 
@@ -660,11 +650,8 @@ class _ETLRun(DecodedRun):
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users, over all items of both domains."""
         config, transform, a, b = self.config, self.transform, self.source, self.target
-        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = (
-            self.inputs(domain, users) for domain in (self.rows_a, self.rows_b)
-        )
-        features_a = self.features(a, rows_a.keep(1 - config.entry_dropout), users)
-        features_b = self.features(b, rows_b.keep(1 - config.entry_dropout), users)
+        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = self.inputs(users)
+        features_a, features_b = self.features(a, rows_a, users), self.features(b, rows_b, users)
         code_a, code_b = relu(features_a), relu(features_b)
         over_a, over_b = code_a @ transform, code_b @ transform.T
         # W Wᵀ = I would make the transform an equivalence: a code carried over and back is the code again.
@@ -687,12 +674,9 @@ class _ETLRun(DecodedRun):
         drawn = discriminator.errors(torch.randn_like(features), first=True, strength=0.0)
         return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
 
-    def decoder_input(self, users: Tensor) -> Tensor:
-        in_b = self.rows_b.counts[users] > 0
+    def codes(self, users: Tensor) -> tuple[Tensor, Tensor]:
         code_a = relu(self.features(self.source, self.rows_a.batch(users), users))
-        code_b = relu(self.features(self.target, self.rows_b.batch(users), users))
-        hidden: Tensor = self.target.hidden(torch.where(in_b[:, None], code_b, code_a @ self.transform))
-        return hidden
+        return code_a @ self.transform, relu(self.features(self.target, self.rows_b.batch(users), users))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -322,8 +322,7 @@ class HeteroCDR(TwoStageMethod, PlaintextMethod):
 
     It trains in two stages: DMF on the target, then the release rows into the same space, against the finished items.
     Trained jointly, as in the paper, a release at ε = 8 cost users with history NDCG@10 (.009 ± .006 for sjlt on
-    Douban). ``fit_plaintext`` trains on the source's ratings themselves, to measure what there is to gain; they are not
-    reconstructed.
+    Douban). Trained on the source's ratings themselves, it measures what there is to gain; they are not reconstructed.
     """
 
     name: ClassVar[str] = "hetero"

@@ -96,12 +96,12 @@ class ItemKNN(TargetMethod):
         return data.model(self.name, ones(data.ratings).astype(np.float32), similar, bias), chosen
 
 
-def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> CSR:
+def similarities(ratings: CSR, config: ItemKNNConfig) -> CSR:
     """Return items x items: row i has item i's nearest neighbours and how near they are."""
     users = ones(ratings)
     items = users.T.tocsr()
     n_items = items.shape[0]
-    size = max(1, cells // max(n_items, 1))
+    size = max(1, CELLS // max(n_items, 1))
     norms = np.sqrt(np.diff(items.indptr))
     blocks: list[CSR] = []
     for start in range(0, n_items, size):
@@ -113,8 +113,7 @@ def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> 
         blocks.append(_nearest(met.row[other], met.col[other], similar[other], met.shape, config.neighbours))
     if not blocks:
         return sp.csr_array(np.zeros((0, 0), dtype=np.float32))
-    stacked: CSR = sp.vstack(blocks, format="csr")
-    return stacked
+    return sp.csr_array(sp.vstack(blocks, format="csr"))
 
 
 def _nearest(rows: IntArray, columns: IntArray, values: Float64Array, shape: tuple[int, int], count: int) -> CSR:
@@ -182,13 +181,7 @@ class Side(Enum):
 
 
 def solve_ease(
-    method: str,
-    data: TrainingData,
-    *,
-    regularisation: float,
-    weight: float = 1.0,
-    side: Side | None = None,
-    block: int = BLOCK,
+    method: str, data: TrainingData, *, regularisation: float, weight: float = 1.0, side: Side | None = None
 ) -> FittedModel:
     """Return EASE on [target | weight · source], scoring the target's items; every rating counts as 1.
 
@@ -196,100 +189,87 @@ def solve_ease(
     """
     n_users, n_items = data.ratings.shape
     columns = n_items + (0 if data.source is None else data.source.shape[1])
-    side = side or _cheapest(n_users, columns)
-    _require_memory(side, n_users, n_items, columns, data.source)
-    target = ones(data.ratings)
-    source = _weighted(data.source, weight)
-    user_vectors, item_vectors = (
-        low_rank(target, source, regularisation, RANK)
-        if side is Side.LOW_RANK
-        else (_dual if side is Side.USERS else _primal)(target, source, regularisation, block)
-    )
+    if side is None:  # both cost the cube of a side; neither where that would take hours and tens of gigabytes
+        smaller = Side.USERS if n_users < columns else Side.COLUMNS
+        side = Side.LOW_RANK if min(n_users, columns) > MAX_INVERTED else smaller
+    _require_memory(side, n_users, n_items, columns, data)
+    target, source = ones(data.ratings), None
+    if data.source is not None:
+        source = weight * (ones(data.source) if sp.issparse(data.source) else data.source.astype(np.float64))
+    solve = {Side.COLUMNS: _primal, Side.USERS: _dual, Side.LOW_RANK: _low_rank}[side]
+    user_vectors, item_vectors = solve(target, source, regularisation)
     bias = popularity_tie_break(data.ratings, 1e-4 / (1 + regularisation))
     return data.model(method, user_vectors, item_vectors, bias)
 
 
-def _cheapest(n_users: int, columns: int) -> Side:
-    """Return the smaller side, since both cost its cube; neither where that would take hours and tens of gigabytes."""
-    if min(n_users, columns) > MAX_INVERTED:
-        return Side.LOW_RANK
-    return Side.USERS if n_users < columns else Side.COLUMNS
-
-
-def _require_memory(side: Side, n_users: int, n_items: int, columns: int, source: Matrix | None) -> None:
+def _require_memory(side: Side, n_users: int, n_items: int, columns: int, data: TrainingData) -> None:
     """Refuse what is too large before any of it is there: square matrix, vectors, and copies of a dense source."""
     if side is Side.LOW_RANK:
-        need = 4 * _carried(n_users, columns, RANK) * (3 * columns + 3 * n_users)
+        need = 4 * _carried(n_users, columns) * (3 * columns + 3 * n_users)
         require_memory(need, f"EASE of rank {RANK:,} on {n_users:,} users and {columns:,} columns")
         return
     square, vectors = (n_users, n_users) if side is Side.USERS else (columns, n_items)
-    copies = 0 if source is None or isinstance(source, sp.csr_array) else 32 * n_users * (columns - n_items)
+    copies = 0 if data.is_plaintext else 32 * n_users * (columns - n_items)
     need = 8 * square * square + 4 * square * vectors + copies
     require_memory(need, f"EASE on {n_users:,} users and {columns:,} columns")
 
 
-def _weighted(source: Matrix | None, weight: float) -> Matrix | None:
-    if source is None:
-        return None
-    return weight * (ones(source) if isinstance(source, sp.csr_array) else source.astype(np.float64))
-
-
-def _primal(target: CSR, source: Matrix | None, regularisation: float, block: int) -> tuple[Vectors, Vectors]:
+def _primal(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
     """Return user vectors X (sparse) and item vectors −P_·j / P_jj."""
     n_items = target.shape[1]
     parts = [target] if source is None else [target, sp.csr_array(source)]
     rows = sp.hstack(parts, format="csr", dtype=np.float32)
     gram = np.zeros((rows.shape[1], rows.shape[1]), order="F")
     items = target.T.tocsr()
-    _add_product(gram[:n_items, :n_items], items, items, block)
+    _add_product(gram[:n_items, :n_items], items, items)
     if source is not None:
         others = source.T.tocsr() if isinstance(source, sp.csr_array) else source.T
-        _add_product(gram[n_items:, :n_items], others, items, block)
-        _add_product(gram[n_items:, n_items:], others, others, block)
-    inverse = invert(gram, regularisation, block)
+        _add_product(gram[n_items:, :n_items], others, items)
+        _add_product(gram[n_items:, n_items:], others, others)
+    inverse = invert(gram, regularisation)
     scale = -1 / np.diagonal(inverse)[:n_items]
     # Kept by columns: that is how a sparse row times these vectors reads them.
     weights = np.empty((len(inverse), n_items), dtype=np.float32)
-    for part in _blocks(len(inverse), block):
+    for part in _blocks(len(inverse)):
         weights[part] = inverse[:n_items, part].T * scale
     return rows, weights.T
 
 
-def _dual(target: CSR, source: Matrix | None, regularisation: float, block: int) -> tuple[Vectors, Vectors]:
+def _dual(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
     """Return user vectors C and item vectors −x_j / P_jj (sparse), both over the users with a history."""
     n_users = target.shape[0]
     gram = np.zeros((n_users, n_users), order="F")
-    _add_product(gram, target, target, block)
+    _add_product(gram, target, target)
     if source is not None:
-        _add_product(gram, source, source, block)
-    inverse = invert(gram, regularisation, block).T  # symmetric: the same, with contiguous rows
+        _add_product(gram, source, source)
+    inverse = invert(gram, regularisation).T  # symmetric: the same, with contiguous rows
     warm = np.flatnonzero(np.diff(target.indptr))
     items = target.T.tocsr()
     explained = np.concatenate(
-        [items[part].multiply(items[part] @ inverse).sum(axis=1) for part in _blocks(items.shape[0], block)]
+        [items[part].multiply(items[part] @ inverse).sum(axis=1) for part in _blocks(items.shape[0])]
     )
     diagonal = (1 - explained) / regularisation
     items = items[:, warm]
     items.data /= -np.repeat(diagonal, np.diff(items.indptr))
     users = np.empty((n_users, len(warm)), dtype=np.float32)
-    for part in _blocks(n_users, block):
+    for part in _blocks(n_users):
         users[part] = inverse[part, warm]
     return users, items.astype(np.float32)
 
 
-def _add_product(out: Square, left: Matrix, right: Matrix, block: int) -> None:
+def _add_product(out: Square, left: Matrix, right: Matrix) -> None:
     """Add ``left · rightᵀ`` to ``out``, a block of columns at a time: no sparse product is ever held whole."""
-    for part in _blocks(right.shape[0], block):
+    for part in _blocks(right.shape[0]):
         product = left @ right[part].T
         out[:, part] += product if isinstance(product, np.ndarray) else product.toarray()
 
 
-def invert(gram: Square, regularisation: float, block: int = BLOCK) -> Square:
+def invert(gram: Square, regularisation: float) -> Square:
     """Return (gram + λI)⁻¹ from the lower triangle, in gram's own memory."""
     diagonal = np.einsum("ii->i", gram)
     enough = regularisation >= MIN_REGULARISATION * diagonal.max(initial=0.0)
     diagonal += regularisation
-    blocks = _blocks(len(gram), block)
+    blocks = _blocks(len(gram))
     if not enough or not _factor(gram, blocks):
         raise ParameterError(f"regularisation {regularisation!r} is too small for these ratings: use a larger one")
     _invert(gram, blocks)
@@ -328,28 +308,28 @@ def _invert(lower: Square, blocks: list[slice]) -> None:
         lower[block, block] = corner
 
 
-def _blocks(total: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
+def _blocks(total: int) -> list[slice]:
+    return [slice(start, min(start + BLOCK, total)) for start in range(0, total, BLOCK)]
 
 
-def low_rank(target: CSR, source: Matrix | None, regularisation: float, rank: int) -> tuple[Float32Array, Float32Array]:
+def _low_rank(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Float32Array, Float32Array]:
     """Return the vectors of users and of the target's items."""
     rows = target.astype(np.float32)
     other = None if source is None else source.astype(np.float32)
-    directions, squares = _leading_directions(rows, other, rank)
+    directions, squares = _leading_directions(rows, other)
     shrink = (squares / (squares + regularisation)).astype(np.float32)
     items = directions[: target.shape[1]]
     diagonal = 1 - (items**2 @ shrink)
     return _times(rows, other, directions) * shrink, items / diagonal[:, None]
 
 
-def _leading_directions(rows: CSR, other: Matrix | None, rank: int) -> tuple[Float32Array, npt.NDArray[np.float64]]:
+def _leading_directions(rows: CSR, other: Matrix | None) -> tuple[Float32Array, npt.NDArray[np.float64]]:
     """Return the leading right singular vectors, one a column, and the squares of their singular values.
 
     By powers of the matrix on random directions (Halko, Martinsson and Tropp, SIAM Review 2011), always the same ones.
     """
     columns = rows.shape[1] + (0 if other is None else other.shape[1])
-    carried = _carried(rows.shape[0], columns, rank)
+    carried = _carried(rows.shape[0], columns)
     directions = Simulation(0).generator("EASE directions").standard_normal((columns, carried), dtype=np.float32)
     for _ in range(_ROUNDS):
         # Made orthogonal on both sides: else all of them turn into the first one.
@@ -358,7 +338,7 @@ def _leading_directions(rows: CSR, other: Matrix | None, rank: int) -> tuple[Flo
         directions = np.linalg.qr(np.concatenate(back))[0]
     image = _times(rows, other, directions)
     squares, turn = np.linalg.eigh((image.T @ image).astype(np.float64))
-    leading = slice(None, -rank - 1, -1)
+    leading = slice(None, -RANK - 1, -1)
     return directions @ turn[:, leading].astype(np.float32), np.maximum(squares[leading], 0.0)
 
 
@@ -371,8 +351,8 @@ def _times(rows: CSR, other: Matrix | None, directions: Float32Array) -> Float32
     return product
 
 
-def _carried(n_users: int, columns: int, rank: int) -> int:
-    return min(int(_MORE * rank) + 1, n_users, columns)
+def _carried(n_users: int, columns: int) -> int:
+    return min(int(_MORE * RANK) + 1, n_users, columns)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import pricdr
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.cli import run
 from pricdr.errors import BudgetError, ParameterError, PriCDRError, PublishWarning
-from pricdr.privacy.accounting import Calibration, epsilon_for, paper_sigma
+from pricdr.privacy.accounting import Calibration, composed_epsilon, paper_sigma
 from pricdr.release.certify import check
 from pricdr.release.readme import readme
 from pricdr.strategies import JLT, SJLT, Spectral
@@ -120,7 +120,7 @@ def test_the_user_unit_clips_profiles():
     assert np.linalg.norm(release.matrix, axis=1).max() <= 1.5 * (1 + 1e-6)
     certificate = publish(_ratings(), TO_USER, strategy=JLT(), **to_user).certificate
     assert (certificate.sensitivity, certificate.whole_user) == (3, [])
-    assert epsilon_for(certificate.sigma, 1e-6, sensitivity=3, dim=200) == pytest.approx(4)
+    assert composed_epsilon([(3 / certificate.sigma, 200)], 1e-6) == pytest.approx(4)
 
 
 @pytest.mark.parametrize(("strategy", "dim"), [(JLT(dim=None), 200), (SJLT(dim=None), 200), (Spectral(), 8)])
@@ -136,7 +136,7 @@ def test_paper_calibration_states_both_epsilons(epsilon):
     ).certificate
     assert certificate.nominal_epsilon == epsilon
     assert certificate.sigma == pytest.approx(paper_sigma(epsilon, 1e-4, dim=16))
-    assert certificate.epsilon == pytest.approx(epsilon_for(certificate.sigma, 1e-4, sensitivity=1, dim=16))
+    assert certificate.epsilon == pytest.approx(composed_epsilon([(1 / certificate.sigma, 16)], 1e-4))
     assert certificate.epsilon < epsilon
 
 

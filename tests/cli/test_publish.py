@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from pricdr import verify
-from pricdr.privacy.accounting import epsilon_for, paper_sigma
+from pricdr.privacy.accounting import composed_epsilon, paper_sigma
 from tests.alignment.records import SESSION, write_list
 from tests.data.kept import KEPT, keep
 from tests.settings import config
@@ -101,7 +101,7 @@ def test_stars_without_a_threshold_are_warned_of_once(ratings, publish, options,
 def test_paper_calibration_states_the_nominal_and_the_exact_epsilon(here, ratings, publish, pricdr):
     outcome = publish(ratings, *config(calibration="paper"), "--strategy", "jlt")
     certificate = certificate_of(here / "release")
-    exact = epsilon_for(paper_sigma(4, 1e-6, dim=8), 1e-6, sensitivity=1, dim=8)
+    exact = composed_epsilon([(1 / paper_sigma(4, 1e-6, dim=8), 8)], 1e-6)
     assert certificate["nominal_epsilon"] == 4
     assert certificate["epsilon"] == pytest.approx(exact)
     assert f"nominal epsilon 4, exact {exact:.4g}" in outcome.out

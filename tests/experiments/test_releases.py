@@ -9,7 +9,7 @@ import pytest
 from pricdr.data.ratings import Ratings
 from pricdr.experiments.arms import ReleaseSpec, RowContent
 from pricdr.experiments.runner import sampled_source, seeded_release
-from pricdr.privacy.accounting import Calibration, epsilon_for, paper_sigma, sigma_for
+from pricdr.privacy.accounting import Calibration, composed_epsilon, paper_sigma, sigma_for
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.randomness import Simulation
 
@@ -40,7 +40,7 @@ def test_every_epsilon_of_the_paper_is_published_with_either_noise(source, strat
         printed = release.certificate
         assert printed.nominal_epsilon == epsilon
         assert printed.sigma == pytest.approx(paper_sigma(epsilon, delta, dim=dim), rel=0.01)
-        assert printed.epsilon == pytest.approx(epsilon_for(printed.sigma, delta, sensitivity=1, dim=dim), abs=1e-9)
+        assert printed.epsilon == pytest.approx(composed_epsilon([(1 / printed.sigma, dim)], delta), abs=1e-9)
         assert before <= printed.epsilon < epsilon / 50
         assert release.matrix.std() == pytest.approx(printed.sigma, rel=0.1)
         before = printed.epsilon

@@ -25,7 +25,6 @@ from pricdr.privacy.accounting import (
     composed_epsilon,
     delta_of,
     delta_warnings,
-    epsilon_for,
     epsilon_of,
     mu_of,
     paper_sigma,
@@ -73,7 +72,7 @@ def test_reference_values_of_w(epsilon, dim, paper, exact):
 def test_figures_of_the_theory():
     """The paper's nominal ε of 1 is pure noise, and what ε = 4 for a rating means for somebody with 14 of them."""
     sigma = paper_sigma(1, PAPER_DELTA, dim=400)
-    assert epsilon_for(sigma, PAPER_DELTA, sensitivity=1, dim=400) == pytest.approx(0.0054, abs=1e-4)
+    assert composed_epsilon([(1 / sigma, 400)], PAPER_DELTA) == pytest.approx(0.0054, abs=1e-4)
     mu = mu_of(4, PAPER_DELTA)
     assert epsilon_of(14 * mu, PAPER_DELTA) == pytest.approx(154, abs=1)
     assert epsilon_of(math.sqrt(14) * mu, PAPER_DELTA) == pytest.approx(21, abs=0.5)
@@ -87,7 +86,7 @@ mus = st.floats(min_value=1e-6, max_value=1e3)
 @given(epsilons, deltas)
 def test_sigma_and_epsilon_are_inverse_and_never_optimistic(epsilon, delta):
     sigma = sigma_for(epsilon, delta, sensitivity=1, dim=400)
-    back = epsilon_for(sigma, delta, sensitivity=1, dim=400)
+    back = composed_epsilon([(1 / sigma, 400)], delta)
     assert back <= epsilon * (1 + 1e-9)
     assert back == pytest.approx(epsilon, rel=1e-6)
 

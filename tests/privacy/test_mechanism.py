@@ -59,16 +59,17 @@ def test_without_noise_the_release_is_the_exact_product():
     assert np.array_equal(out, (exact * grid.step).astype(np.float32))
 
 
-def test_blocks_and_threads_do_not_change_a_single_value_of_whole_grid_steps():
+def test_blocks_and_threads_do_not_change_a_single_value_of_whole_grid_steps(monkeypatch):
     entries, grid = _small(m=300), Grid.for_noise(2.0, bounds=Bounds(rating_bound=5), dim=5)
     rows = on_grid(np.ones((30, 5), dtype=np.float32), radius=1 / grid.step)
 
-    def run(**blocks):
+    def run():
         noise = DiscreteGaussian(Simulation(1), "n")
-        return release_rows(entries, rows, grid=grid, bounds=Bounds(rating_bound=5), noise=noise, **blocks)
+        return release_rows(entries, rows, grid=grid, bounds=Bounds(rating_bound=5), noise=noise)
 
     published = run()
-    assert np.array_equal(published, run(cells_per_block=35))
+    monkeypatch.setattr("pricdr.privacy.mechanism.CELLS_PER_BLOCK", 35)
+    assert np.array_equal(published, run())
     steps = published.astype(np.float64) / grid.step
     assert np.abs(steps - np.rint(steps)).max() < 1e-2
 

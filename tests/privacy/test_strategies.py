@@ -11,7 +11,7 @@ from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, on_grid
 from pricdr.privacy.steps import Bounds, Declared, calibrate
 from pricdr.privacy.strategies.jlt import unit_gaussian_rows
-from pricdr.privacy.strategies.sjlt import padded_size, sparse_normals, walsh_hadamard
+from pricdr.privacy.strategies.sjlt import sparse_normals, walsh_hadamard
 from pricdr.privacy.strategies.spectral import into_buckets
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import silent
@@ -70,8 +70,7 @@ def test_walsh_hadamard_is_scipys(log_n, rows):
 
 def test_sjlt_rows_are_those_of_p_h_d():
     """Rebuild E from its definition, with the same bits: (P H D)ᵀ, rows normalised."""
-    n, dim, simulation = 50, 12, Simulation(9)
-    padded = padded_size(n)
+    n, padded, dim, simulation = 50, 64, 12, Simulation(9)
     bits = [simulation.stream(f"sjlt {name}").read(0, dim * padded * 4) for name in ("entries", "support")]
     # blocks of 16 columns are drawn at once, so 12 columns are one block
     p = sparse_normals(bits[0], bits[1], padded, 0.3)

@@ -13,6 +13,7 @@ from functools import partial
 from operator import gt, le
 from typing import Final
 
+import numpy as np
 from numpy.polynomial.legendre import leggauss
 from scipy.special import erfcx, ndtr, ndtri
 
@@ -172,7 +173,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> float:
-    """Return the σ per coordinate that buys (ε, δ) for rows of ``dim`` coordinates: inverse of :func:`epsilon_for`."""
+    """Return the σ per coordinate that buys (ε, δ) for rows of ``dim`` coordinates."""
     require_positive(sensitivity=sensitivity)
     require_count(dim=dim)
     # The noise table is not exactly a discrete Gaussian: its error is taken out of δ before σ is computed.
@@ -183,11 +184,6 @@ def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> 
             f"below 2^-689 a number, times e^epsilon would reach delta"
         )
     return sensitivity * LATTICE_FACTOR / mu_of(epsilon, available)
-
-
-def epsilon_for(sigma: float, delta: float, *, sensitivity: float, dim: int) -> float:
-    """Return the ε that this σ really gives at ``delta``: inverse of :func:`sigma_for`."""
-    return composed_epsilon([(sensitivity / sigma, dim)], delta)
 
 
 def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> float:
@@ -284,15 +280,13 @@ class TradeOff:
         factor = math.exp(min(self.epsilon, 700.0))  # beyond it the product is above 1 for every α that is not 0
         return min(factor * false_alarms + self.delta, 1 - (1 - self.delta - false_alarms) / factor, 1.0)
 
-    def curve(self, count: int = 161) -> list[tuple[float, float]]:
+    def curve(self) -> list[tuple[float, float]]:
         """Return points of the exact curve, from (0, 0) to (1, 1), close together where it bends.
 
         Both rates are values of Φ, a fixed distance apart: stepping evenly along that scale follows the bend.
         """
         reach = min(self.separation, _FARTHEST)
-        low, high = -8.0 - reach, 8.0
-        inner = [low + (high - low) * at / (count - 1) for at in range(count)]
-        points = [(float(ndtr(at)), float(ndtr(at + self.separation))) for at in inner]
+        points = [(float(ndtr(at)), float(ndtr(at + self.separation))) for at in np.linspace(-8.0 - reach, 8.0, 161)]
         return [(0.0, 0.0), *points, (1.0, 1.0)]
 
     def guarantee_corners(self) -> list[tuple[float, float]]:

@@ -68,7 +68,6 @@ def release_rows(
     bounds: Bounds,
     noise: DiscreteGaussian | None,
     progress: Progress = silent,
-    cells_per_block: int = CELLS_PER_BLOCK,
 ) -> Float32Array:
     """Return ``grid.step`` times (entries · item_rows, clipped where declared, plus noise): one row per user.
 
@@ -90,7 +89,7 @@ def release_rows(
         noise=noise,
     )
     published = matrix.array(dim, np.float32)
-    matrix.rows(work, published, block_rows=max(1, cells_per_block // dim), what="user rows", progress=progress)
+    matrix.rows(work, published, block_rows=max(1, CELLS_PER_BLOCK // dim), what="user rows", progress=progress)
     return published
 
 

@@ -42,7 +42,8 @@ class SJLT(RandomProjection):
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return the rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""
-        n, dim, padded = len(items), self.columns, padded_size(len(items))
+        n, dim = len(items), self.columns
+        padded = max(2, 1 << (n - 1).bit_length())  # a power of two
         entries = randomness.stream("sjlt entries")
         support = randomness.stream("sjlt support")
         signs = 1 - 2 * (randomness.stream("sjlt signs").read(0, n) & 1).astype(np.float32)
@@ -60,11 +61,6 @@ class SJLT(RandomProjection):
         each_block(dim, _COLUMNS_PER_BLOCK, fill, what="item rows", progress=progress)
         each_block(n, _ROWS_PER_BLOCK, normalise)
         return rows
-
-
-def padded_size(n: int) -> int:
-    """Return the smallest power of two that holds ``n``, at least 2."""
-    return max(2, 1 << (n - 1).bit_length())
 
 
 def walsh_hadamard(rows: Float32Array) -> Float32Array:

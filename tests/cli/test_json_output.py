@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from pricdr import cli
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import JsonOption
+from pricdr.cli.options import JsonOption, write_json
 
 AUDIT = ("audit", "--strategy", "jlt", "--epsilon", 4, "--delta", 1e-6, "--draws", 2000, "--canaries", 200)
 
@@ -52,8 +52,7 @@ def test_hostile_text_stays_ascii_and_numbers_that_are_not_finite_become_null(ca
     def show(name: Annotated[str, typer.Argument()], json_output: JsonOption = None) -> None:
         say("for people")
         warn("beware")
-        if json_output is not None:
-            json_output.write({"name": name, "values": [1.5, float("nan"), {"inner": (float("inf"), None, True, 3)}]})
+        write_json(json_output, {"name": name, "values": [1.5, float("nan"), {"inner": (float("inf"), None, True, 3)}]})
 
     app(["\x1b[31m\u202e\n", "--json", "-"], standalone_mode=False)
     out, err = capsys.readouterr()

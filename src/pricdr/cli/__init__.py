@@ -9,12 +9,12 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
@@ -126,7 +126,7 @@ for name, command in _COMMANDS.items():
 @app.callback(invoke_without_command=True)
 def options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    version: Annotated[bool, Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     """Share what your ratings know, not what they say: publish a rating matrix under differential privacy."""
     if version:
@@ -195,16 +195,12 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     if (missing := re.match(r"No such option: --([\w-]+)", message)) and arguments[0] == "publish":
         setting = missing[1].removeprefix("no-")
         return f"No such option: --{missing[1]}; {setting} is set in --config FILE" if setting in SETTINGS else message
-    option = re.match(r"Invalid value for '--([\w-]+)'", message)
-    if option is None:
-        return message
-    # Both spellings, "--dim x" and "--dim=x", become neighbouring words.
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    given = [repr(value) for name, value in pairwise(words) if name == f"--{option[1]}"]
-    defaults = getattr(getattr(error, "ctx", None), "default_map", None) or {}  # those of --config
-    if not given and (value := defaults.get(option[1].replace("-", "_"))):
-        given = [f"{value!r} in --config"]
-    return message if not given or given[-1] in message else f"{message.rstrip('.')}, got {given[-1]}"
+    for fault in getattr(error.__cause__, "errors", list)()[:1]:  # pydantic's, which know what was given
+        if (given := repr(fault["input"])) not in message:
+            defaults = getattr(getattr(error, "ctx", None), "default_map", None) or {}
+            configured = fault["input"] in defaults.values()
+            return f"{message.rstrip('.')}, got {given}{' in --config' if configured else ''}"
+    return message
 
 
 def _terminate(ending: int, _frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.run_lock import only_run
@@ -18,24 +19,24 @@ if TYPE_CHECKING:
     from pricdr.alignment.normalisation import NormalisedIds
     from pricdr.alignment.protocol import Alignment, ProtocolState
 
-IdsArgument: TypeAlias = Annotated[Path, typer.Argument(help="Your ids, one per line.")]
+IdsArgument: TypeAlias = Annotated[Path, Argument(help="Your ids, one per line.")]
 NormaliseOption: TypeAlias = Annotated[
     Literal["exact", "email", "phone"],
-    typer.Option(help="Compare ids byte for byte, as e-mail addresses or as telephone numbers."),
+    Option(help="Compare ids byte for byte, as e-mail addresses or as telephone numbers."),
 ]
 PadOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, help="Add dummies up to this number, to hide how many ids you have.  [default: no dummies]"),
+    Option(min=1, help="Add dummies up to this number, to hide how many ids you have.  [default: no dummies]"),
 ]
 MostOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, help="Refuse a message in which the other side shows more ids than this.  [default: no limit]"),
+    Option(min=1, help="Refuse a message in which the other side shows more ids than this.  [default: no limit]"),
 ]
 OwnOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="A private CSV file to create: user (as listed) and own (your spelling).")
+    Path | None, Option(help="A private CSV file to create: user (as listed) and own (your spelling).")
 ]
 ProcessesOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Number of worker processes.  [default: one per core]")
+    int | None, Option(min=1, help="Number of worker processes.  [default: one per core]")
 ]
 app = typer.Typer(
     help="Find the users that two companies share. Neither learns about any others.\n\n"
@@ -47,10 +48,10 @@ app = typer.Typer(
 @app.command("start")
 def start(
     ids: IdsArgument,
-    out: Annotated[Path, typer.Option(help="The message to create and send.")],
-    state: Annotated[Path, typer.Option(help="The state file to create, for align finish; keep it secret.")],
+    out: Annotated[Path, Option(help="The message to create and send.")],
+    state: Annotated[Path, Option(help="The state file to create, for align finish; keep it secret.")],
     normalise: NormaliseOption = "exact",
-    both: Annotated[bool, typer.Option("--both", help="Both sides learn the common users, not only yours.")] = False,
+    both: Annotated[bool, Option("--both", help="Both sides learn the common users, not only yours.")] = False,
     pad_to: PadOption = None,
     processes: ProcessesOption = None,
 ) -> None:
@@ -73,13 +74,13 @@ def start(
 
 @app.command("answer")
 def answer(
-    message: Annotated[Path, typer.Argument(help="The message from align start.")],
+    message: Annotated[Path, Argument(help="The message from align start.")],
     ids: IdsArgument,
-    out: Annotated[Path, typer.Option(help="The message to create and send back.")],
-    state: Annotated[Path, typer.Option(help="The state file to create, for align accept; keep it secret.")],
+    out: Annotated[Path, Option(help="The message to create and send back.")],
+    state: Annotated[Path, Option(help="The state file to create, for align accept; keep it secret.")],
     normalise: NormaliseOption = "exact",
     both: Annotated[
-        bool, typer.Option("--both", help="Refuse a message with which only the other side learns the common users.")
+        bool, Option("--both", help="Refuse a message with which only the other side learns the common users.")
     ] = False,
     pad_to: PadOption = None,
     at_most: MostOption = None,
@@ -122,9 +123,9 @@ def answer(
 
 @app.command("finish")
 def finish(
-    message: Annotated[Path, typer.Argument(help="The answer to your message.")],
-    state: Annotated[Path, typer.Option(help="The state file of align start.")],
-    out: Annotated[Path, typer.Option(help="The user list to create; its record is written beside it.")],
+    message: Annotated[Path, Argument(help="The answer to your message.")],
+    state: Annotated[Path, Option(help="The state file of align start.")],
+    out: Annotated[Path, Option(help="The user list to create; its record is written beside it.")],
     own_ids: OwnOption = None,
     at_most: MostOption = None,
     processes: ProcessesOption = None,
@@ -168,8 +169,8 @@ def finish(
 
 @app.command("accept")
 def accept(
-    users: Annotated[Path, typer.Argument(help="The user list that the other side sent.")],
-    state: Annotated[Path, typer.Option(help="The state file of align answer.")],
+    users: Annotated[Path, Argument(help="The user list that the other side sent.")],
+    state: Annotated[Path, Option(help="The state file of align answer.")],
     own_ids: OwnOption = None,
 ) -> None:
     """Check the list of common users against your own ids.

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.options import (
@@ -25,31 +25,29 @@ if TYPE_CHECKING:
 
 
 def audit(
-    folder: Annotated[Path | None, typer.Argument(help="A release folder whose parameters to audit.")] = None,
+    folder: Annotated[Path | None, Argument(help="A release folder whose parameters to audit.")] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             autocompletion=BY_NAME.complete,
             help=f"Without a folder: the strategy to audit: {', '.join(BY_NAME.own)}, or another (see publish).  "
             f"[default: {DEFAULT_STRATEGY}]",
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
+    epsilon: Annotated[float | None, Option(help="Without a folder: the claim to audit.")] = None,
+    delta: Annotated[float | None, Option(help="Without a folder: the claim's delta.")] = None,
     dim: DimOption = None,
-    users: Annotated[
-        int | None, typer.Option(help="Without a folder: how many users are listed.  [default: 1000]")
-    ] = None,
-    density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
+    users: Annotated[int | None, Option(help="Without a folder: how many users are listed.  [default: 1000]")] = None,
+    density: Annotated[float | None, Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[
-        UnitName | None, typer.Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT}]")
+        UnitName | None, Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT}]")
     ] = None,
-    clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
+    clip: Annotated[float | None, Option(help="unit user: as in publish.")] = None,
     public_key: PublicKeyOption = None,
-    draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
-    canaries: Annotated[int, typer.Option(help="Canaries in the one-run audit.")] = 100_000,
-    confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.95,
+    draws: Annotated[int, Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
+    canaries: Annotated[int, Option(help="Canaries in the one-run audit.")] = 100_000,
+    confidence: Annotated[float, Option(help="Of each lower bound.")] = 0.95,
     json_output: JsonOption = None,
 ) -> int:
     """Attack the mechanism as well as anyone can, and report how much of epsilon that finds.

@@ -15,16 +15,19 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, TextIO
 
 from pricdr import progress
-from pricdr.errors import PriCDRError, printable
+from pricdr.errors import OutputError, ParameterError, PriCDRError, printable
+from pricdr.files import PRIVATE
 from pricdr.progress import PREPARING, LastReport, Progress, display, on_terminal
 
 LOG_JSON: Final = "--log-json"
 _WITHHELD: Final = "withheld, it may quote the ratings: run the same command with --dry-run and without --log-json"
+_LOG_BEGINS: Final = b'{"time": '
 
 
 @dataclass
@@ -33,8 +36,10 @@ class _Screen:
 
     json: bool = False
     """Whether standard error has JSON lines instead of text for people."""
-    spent: dict[str, object] | None = None
-    """The line that this command has added to a ledger."""
+    log: tuple[Path, int] | None = None
+    """A file that events are appended to, and its descriptor."""
+    spent: dict[str, object] = field(default_factory=dict)
+    """The line that this command has added to a ledger, as a failure reports it."""
     lines: LastReport | None = None
     """Where progress is reported to; None on a terminal."""
 
@@ -46,16 +51,39 @@ _SCREEN: Final[ContextVar[_Screen]] = ContextVar("_SCREEN", default=_FOR_PEOPLE)
 @contextmanager
 def screen(*, json: bool) -> Iterator[None]:
     """Write JSON lines instead of text for people until the block ends, if ``json``."""
-    before = _SCREEN.set(_Screen(json))
+    own = _Screen(json)
+    before = _SCREEN.set(own)
     try:
         yield
     finally:
         _SCREEN.reset(before)
+        if own.log is not None:
+            os.close(own.log[1])
+
+
+def open_log(path: Path) -> None:
+    """Append the events of this command to a file too, which only its owner can read.
+
+    Any file but a log is refused: a line appended to a ledger or to ratings would damage them.
+    """
+    from pricdr.release.folder import require_outside_releases
+
+    if path == Path("-"):
+        raise ParameterError("log takes a file: only --json accepts - for standard output")
+    require_outside_releases(path)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+    if path.is_file() and os.read(descriptor, len(_LOG_BEGINS)) not in (b"", _LOG_BEGINS):
+        os.close(descriptor)
+        raise OutputError(f"{path} is not a log, and log would append to it: choose another file")
+    _SCREEN.get().log = path, descriptor
 
 
 def note_spent(**line: object) -> None:
     """Let a failure of this command say what it had spent: the line of its ledger."""
-    _SCREEN.get().spent = line
+    _SCREEN.get().spent = {"spent": line}
 
 
 def say(*lines: str) -> None:
@@ -90,38 +118,41 @@ def fail(text: str, code: int, error: BaseException | None = None) -> int:
         error: what was raised, if anything; a log that is collected says no more of it than it may.
     """
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
-    if _SCREEN.get().json:
-        told = {"message": line} if error is None else {"message": _WITHHELD, **failure(error)}
-        log_event("failed", **{**told, "exit_code": code})
-    else:
+    told = {"message": line} if error is None else failure(error)
+    log_event("failed", **told, exit_code=code)
+    if not _SCREEN.get().json:
         _write(sys.stderr, f"error: {printable(line)}")
     return code
 
 
 def log_event(event: str, **facts: object) -> None:
-    """Write one event to standard error as a line of JSON, where ``--log-json`` asks for that."""
-    if _SCREEN.get().json:
-        _write(sys.stderr, event_line(event, **facts))
+    """Write one event as a line of JSON, where ``--log-json`` or a log file asks for that."""
+    shown = _SCREEN.get()
+    line = event_line(event, **facts, **(shown.spent if event == "failed" else {}))
+    if shown.json:
+        _write(sys.stderr, line)
+    if shown.log is not None:
+        path, descriptor = shown.log
+        try:
+            os.write(descriptor, f"{line}\n".encode())  # in one piece: other processes may append too
+        except OSError as error:  # the work already done is not lost for want of a log
+            warn(f"{path} is incomplete: {error.strerror}")
 
 
 def event_line(event: str, **facts: object) -> str:
     """Return one event as a line of JSON, in ASCII, without the line break."""
-    if event == "failed" and (spent := _SCREEN.get().spent):
-        facts["spent"] = spent
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "process": os.getpid(), "event": event, **facts})
 
 
-def failure(error: BaseException) -> dict[str, object]:
-    """Return what a log says about an error: type, exit code, and the message unless it may quote the ratings."""
-    facts: dict[str, object] = {"error": type(error).__name__}
+def failure(error: BaseException) -> dict[str, str]:
+    """Return what a log says about an error: its type, and the message unless it may quote the ratings."""
+    message: str | None = None
     if isinstance(error, PriCDRError):
-        facts["exit_code"] = error.exit_code
-        if error.disclosed is not None:
-            facts["message"] = error.disclosed
+        message = error.disclosed
     elif isinstance(error, OSError) and error.errno is not None:
-        facts["message"] = os.strerror(error.errno)  # not its own text, which may be anything
-    return facts
+        message = os.strerror(error.errno)  # not its own text, which may be anything
+    return {"error": type(error).__name__, "message": _WITHHELD if message is None else message}
 
 
 @contextmanager

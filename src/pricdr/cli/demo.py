@@ -4,17 +4,15 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from pricdr.cli.console import progress_bar, say
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder to create, one folder inside for each party.")] = Path(
-        "pricdr-demo"
-    ),
-    serve: Annotated[bool, typer.Option("--serve", help="Then serve the model and its page until Ctrl-C.")] = False,
-    port: Annotated[int, typer.Option(help="The port for --serve; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    out: Annotated[Path, Option(help="The folder to create, one folder inside for each party.")] = Path("pricdr-demo"),
+    serve: Annotated[bool, Option("--serve", help="Then serve the model and its page until Ctrl-C.")] = False,
+    port: Annotated[int, Option(help="The port for --serve; 0 chooses a free one.", min=0, max=65535)] = 8000,
 ) -> None:
     """Show the whole path on synthetic data: two companies, one release folder each way.
 

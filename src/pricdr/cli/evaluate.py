@@ -1,20 +1,17 @@
 """``pricdr evaluate``: how good are these models, on a split nobody trained on?"""
 
-from collections.abc import Callable, Sequence
-from enum import StrEnum
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import JsonOption, PublicKeyOption, refuse_given, whole_numbers
+from pricdr.cli.options import JsonOption, PublicKeyOption, refuse_given, whole_numbers, write_json
 from pricdr.errors import MAX_SEED, InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.ratings import Ratings
     from pricdr.data.splits import Split
     from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
     from pricdr.evaluation.verdict import PairedDifference
@@ -23,40 +20,27 @@ if TYPE_CHECKING:
 _ONE_RUN: Final = (
     "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
 )
+RankingName: TypeAlias = Literal["both", "sampled", "full"]
 _MAX_NAME_LENGTH: Final = 28
 """Characters of a model's name beside a plot, whose end tells two paths apart better than its beginning."""
 
 
-class RankingName(StrEnum):
-    """Among which candidates the held-out item is ranked."""
-
-    BOTH = "both"
-    SAMPLED = "sampled"
-    FULL = "full"
-
-
 def evaluate(
-    paths: Annotated[list[Path], typer.Argument(metavar="MODEL... SPLIT", help="Model folders, and the split last.")],
-    ranking: Annotated[RankingName, typer.Option(help="99 stored negatives, all items, or both.")] = RankingName.BOTH,
-    cutoffs: Annotated[str, typer.Option("-k", metavar="K,...", help="How many places count.")] = "5,10",
+    paths: Annotated[list[Path], Argument(metavar="MODEL... SPLIT", help="Model folders, and the split last.")],
+    ranking: Annotated[RankingName, Option(help="99 stored negatives, all items, or both.")] = "both",
+    cutoffs: Annotated[str, Option("-k", metavar="K,...", help="How many places count.")] = "5,10",
     json_output: JsonOption = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", "--html", help="Also write all of it as one web page.")
-    ] = None,
-    per_user: Annotated[
-        Path | None, typer.Option(help="Also write every user's values to this .csv or .parquet.")
-    ] = None,
+    report: Annotated[Path | None, Option("--report", "--html", help="Also write all of it as one web page.")] = None,
+    per_user: Annotated[Path | None, Option(help="Also write every user's values to this .csv or .parquet.")] = None,
     repeat: Annotated[
         int | None,
-        typer.Option(
-            help="Also train the models anew over so many other splits and seeds, and compare over all.", min=2
-        ),
+        Option(help="Also train the models anew over so many other splits and seeds, and compare over all.", min=2),
     ] = None,
     target: Annotated[
         Path | None,
-        typer.Option(help="With --repeat: the ratings the split was made of. Needed where the split has cold users."),
+        Option(help="With --repeat: the ratings the split was made of. Needed where the split has cold users."),
     ] = None,
-    threshold: Annotated[float | None, typer.Option(help="Of --target: count only rows rated at least this.")] = None,
+    threshold: Annotated[float | None, Option(help="Of --target: count only rows rated at least this.")] = None,
     columns: reading.ColumnsOption = None,
     delimiter: reading.DelimiterOption = None,
     encoding: reading.EncodingOption = None,
@@ -64,11 +48,10 @@ def evaluate(
     skip_bad_rows: reading.SkipBadRowsOption = False,
     most_bad_rows: reading.MostBadRowsOption = None,
     release: Annotated[
-        list[Path] | None,
-        typer.Option(help="With --repeat: a release that models were trained with; may be given again."),
+        list[Path] | None, Option(help="With --repeat: a release that models were trained with; may be given again.")
     ] = None,
     allow_not_private: Annotated[
-        bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: repeat with a release that is not private.")
+        bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: repeat with a release that is not private.")
     ] = False,
     public_key: PublicKeyOption = None,
 ) -> None:
@@ -86,6 +69,7 @@ def evaluate(
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
+    from pricdr._repeat import repeat as train_again
     from pricdr._repeat import whole_of
     from pricdr.data.splits import load_split
     from pricdr.data.tables import write_table
@@ -105,15 +89,14 @@ def evaluate(
     places = require_cutoffs(whole_numbers("-k", cutoffs, "5,10,20"))
     how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
     split = load_split(where)
-    again = None
     if repeat is None:
-        others = {"--target": target, "--threshold": threshold, "--release": release or None}
-        others |= dict.fromkeys(how.given(), True) | {"--allow-not-private": allow_not_private}
+        others = {"--target": target, "--threshold": threshold, "--release": release or None, **how.given()}
+        others["--allow-not-private"] = allow_not_private
         refuse_given(others, "this is for --repeat, without it models are measured as they are")
     else:
         whole = whole_of(split, None if target is None else how.read(target, threshold).ratings)
-        again = _repetition(folders, split, repeat, whole, release or (), public_key)
-    rankings = chosen_rankings(ranking.value)
+        again = _repetition(folders, split, repeat, release or (), public_key)
+        again |= {"ranking": ranking, "cutoffs": places, "allow_not_private": allow_not_private}
     measured = {}
     for name in map(str, folders):  # one model at a time: several large ones may not fit into memory together
         with progress_bar(f"reading {name}"):
@@ -121,21 +104,18 @@ def evaluate(
         if model.origin and model.origin.trained_on not in (None, split.train.fingerprint()):
             raise InputError(f"{name} was not trained on this split: what is held out here may be what it learnt from")
         with progress_bar() as progress:
-            measured[name] = measure(name, model, split, rankings, progress, cutoffs=places)
+            measured[name] = measure(name, model, split, chosen_rankings(ranking), progress, cutoffs=places)
     comparison = compared(measured, split, cutoffs=places)
     say(*comparison.lines())
     figures, repeated = comparison.to_dict(), None
-    if again is not None:
+    if repeat is not None:
         with progress_bar() as progress:
-            repeated = again(
-                ranking=ranking.value, cutoffs=places, allow_not_private=allow_not_private, progress=progress
-            )
+            repeated = train_again(target=whole, **again, progress=progress)
         say(*repeated.lines())
         figures["repeat"] = repeated.to_dict()
     elif comparison.verdicts:
         warn(_ONE_RUN)
-    if json_output is not None:
-        json_output.write(figures)
+    write_json(json_output, figures)
     if report is not None:
         write_new(report, evaluation_page(comparison, str(where), repeated).encode())
     if per_user is not None:
@@ -143,15 +123,9 @@ def evaluate(
 
 
 def _repetition(
-    folders: Sequence[Path],
-    split: "Split",
-    times: int,
-    target: "Ratings",
-    given: Sequence[Path],
-    public_key: Path | None,
-) -> "Callable[..., RepeatedComparison]":
-    """Return what trains the models anew on other splits of the target's ratings, once nothing is missing for it."""
-    from pricdr._repeat import repeat
+    folders: Sequence[Path], split: "Split", times: int, given: Sequence[Path], public_key: Path | None
+) -> dict[str, Any]:
+    """Return what to train anew on other splits, and how those are drawn, once nothing is missing for it."""
     from pricdr.data.splits import drawn_at_random
     from pricdr.models.catalogue import method_of
     from pricdr.models.fitted import FittedModel
@@ -162,8 +136,7 @@ def _repetition(
     rule = drawn_at_random(split.protocol)
     if rule is None:
         raise InputError(f"--repeat draws other test items at random; this split tests by {split.protocol}")
-    loaded = (Release.load(folder, public_key=public_key) for folder in given)
-    by_hash = {release.sha256(): release for release in loaded}
+    by_hash = {release.sha256(): release for release in (Release.load(path, public_key=public_key) for path in given)}
     methods, releases = {}, {}
     for folder in folders:
         model = FittedModel.load(folder, public_key=public_key)
@@ -176,23 +149,21 @@ def _repetition(
                 raise ParameterError(f"{folder} was trained with a release that is not given: name it by --release")
             releases[str(folder)] = by_hash[model.origin.release]
     first = 1 + (split.seed or 0)  # not the split's own, whose verdict is known already
-    return partial(
-        repeat,
-        methods,
-        target,
-        releases=releases,
-        times=times,
-        cold=float(split.cold.sum()) / len(split.test.evaluated),
-        test_items=rule[0],
-        ratio=rule[1],
-        seed=first if first + times <= MAX_SEED else 0,
-    )
+    return {
+        "methods": methods,
+        "releases": releases,
+        "times": times,
+        "cold": float(split.cold.sum()) / len(split.test.evaluated),
+        "test_items": rule[0],
+        "ratio": rule[1],
+        "seed": first if first + times <= MAX_SEED else 0,
+    }
 
 
 def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedComparison | None" = None) -> str:
     """Return one page: what was measured on which split, verdicts, plots of the differences, and every table."""
     from pricdr.evaluation.comparison import ONE_ITEM
-    from pricdr.pages import Block, Page, render, sections_of
+    from pricdr.pages import Page, render, sections_of
 
     blocks: dict[str, list[Block | str]] = {}
     for ranking in comparison.rankings:
@@ -223,12 +194,11 @@ def _plot(comparison: "Comparison", ranking: "Ranking") -> "Figure | None":
     def short(name: str) -> str:
         return name if len(name) <= _MAX_NAME_LENGTH else f"…{name[1 - _MAX_NAME_LENGTH :]}"
 
-    strata = list(comparison.strata)
-    differences = [one for one in comparison.differences if one.ranking == ranking]
-    differences.sort(key=lambda one: strata.index(one.stratum))
     dots = [
         Dot(short(one.model), one.stratum, one.difference.mean, one.difference.low, one.difference.high)
-        for one in differences
+        for stratum in comparison.strata
+        for one in comparison.differences
+        if (one.ranking, one.stratum) == (ranking, stratum)
     ]
     label = f"{comparison.compared_by}, difference to {short(comparison.models[0])}"
     caption = f"Differences in {comparison.compared_by}, {ranking} ranking"

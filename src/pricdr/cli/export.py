@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import say
 from pricdr.cli.options import PublicKeyOption
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="The release folder; it must verify.")],
-    out: Annotated[Path, typer.Option(help="The file to create: .parquet.")],
+    folder: Annotated[Path, Argument(help="The release folder; it must verify.")],
+    out: Annotated[Path, Option(help="The file to create: .parquet.")],
     public_key: PublicKeyOption = None,
 ) -> None:
     """Verify a release and write its rows as Parquet: the columns user and vector, in the order of the user list.

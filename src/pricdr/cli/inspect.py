@@ -4,7 +4,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import say, say_list
 from pricdr.cli.options import JsonOption, PublicKeyOption, write_json
@@ -21,13 +21,11 @@ _MAX_LENGTH: Final = 80
 
 
 def inspect(
-    folder: Annotated[Path, typer.Argument(metavar="A", help="The release folder.")],
-    other: Annotated[Path | None, typer.Argument(metavar="[B]", help="Another, to compare with.")] = None,
+    folder: Annotated[Path, Argument(metavar="A", help="The release folder.")],
+    other: Annotated[Path | None, Argument(metavar="[B]", help="Another, to compare with.")] = None,
     public_key: PublicKeyOption = None,
     json_output: JsonOption = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write one page to file away, with the curve of detections.")
-    ] = None,
+    html: Annotated[Path | None, Option(help="Also write one page to file away, with the curve of detections.")] = None,
 ) -> int:
     """Print what a release promises, to whom, and at what cost, in plain words.
 

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from pricdr.cli.console import say
 
 
-def keygen(
-    out: Annotated[Path, typer.Option(help="Private key NAME (mode 0600) and public key NAME.pub.")],
-) -> None:
+def keygen(out: Annotated[Path, Option(help="Private key NAME (mode 0600) and public key NAME.pub.")]) -> None:
     """Make an Ed25519 key pair: sign with NAME, hand out NAME.pub."""
     from pricdr.signing import create_keys, fingerprint, read_public_key
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import (
@@ -26,17 +27,17 @@ _FAR: Final = 5200
 """Weeks for which a calendar says something."""
 _MAX_NAMED: Final = 10
 """Releases that a line names by their numbers."""
-FileArgument = Annotated[Path, typer.Argument(help="The ledger file.")]
+FileArgument = Annotated[Path, Argument(help="The ledger file.")]
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
 
 
 @app.command("init")
 def init(
-    file: Annotated[Path, typer.Argument(help="The ledger file to create.")],
-    epsilon: Annotated[float, typer.Option(help="The most that all releases together may cost.")],
-    delta: Annotated[float, typer.Option(help="The delta at which epsilon is counted.")],
+    file: Annotated[Path, Argument(help="The ledger file to create.")],
+    epsilon: Annotated[float, Option(help="The most that all releases together may cost.")],
+    delta: Annotated[float, Option(help="The delta at which epsilon is counted.")],
     unit: UnitOption = DEFAULT_UNIT,
-    sign: Annotated[Path | None, typer.Option(help="Sign it with this private key, now and at every spend.")] = None,
+    sign: Annotated[Path | None, Option(help="Sign it with this private key, now and at every spend.")] = None,
     json_output: JsonOption = None,
 ) -> None:
     """Create a ledger. Its budget and unit can never be changed, and one ledger counts one unit.
@@ -58,7 +59,7 @@ def init(
 @app.command("sign")
 def sign(
     file: FileArgument,
-    key: Annotated[Path, typer.Option(help="The private key; publish then needs it as --sign.")],
+    key: Annotated[Path, Option(help="The private key; publish then needs it as --sign.")],
     json_output: JsonOption = None,
 ) -> None:
     """Sign a ledger as it stands: for the first time, with another key, or after its end was damaged.
@@ -77,13 +78,13 @@ def sign(
 
 @app.command("plan")
 def plan(
-    file: Annotated[Path | None, typer.Argument(help="A ledger: what is spent there counts.")] = None,
-    releases: Annotated[int | None, typer.Option(help="How many more releases to plan for.")] = None,
-    each: Annotated[float | None, typer.Option(help="In place of --releases: the epsilon of each.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Without a ledger: the budget.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Without a ledger: its delta.  [default: 1e-6]")] = None,
+    file: Annotated[Path | None, Argument(help="A ledger: what is spent there counts.")] = None,
+    releases: Annotated[int | None, Option(help="How many more releases to plan for.")] = None,
+    each: Annotated[float | None, Option(help="In place of --releases: the epsilon of each.")] = None,
+    epsilon: Annotated[float | None, Option(help="Without a ledger: the budget.")] = None,
+    delta: Annotated[float | None, Option(help="Without a ledger: its delta.  [default: 1e-6]")] = None,
     unit: Annotated[
-        UnitName | None, typer.Option(help=f"Without a ledger: what is protected.  [default: {DEFAULT_UNIT}]")
+        UnitName | None, Option(help=f"Without a ledger: what is protected.  [default: {DEFAULT_UNIT}]")
     ] = None,
     json_output: JsonOption = None,
 ) -> None:
@@ -150,7 +151,7 @@ def show(file: FileArgument, json_output: JsonOption = None) -> None:
 @app.command("verify")
 def verify(
     file: FileArgument,
-    releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that it paid for.")] = None,
+    releases: Annotated[list[Path] | None, Argument(help="Release folders that it paid for.")] = None,
     public_key: PublicKeyOption = None,
     json_output: JsonOption = None,
 ) -> None:
@@ -188,8 +189,8 @@ def verify(
 @app.command("repair")
 def repair(
     file: FileArgument,
-    release: Annotated[Path | None, typer.Argument(help="The release whose line was cut off.")] = None,
-    forfeit: Annotated[bool, typer.Option("--forfeit", help="Without the release: give up all that was left.")] = False,
+    release: Annotated[Path | None, Argument(help="The release whose line was cut off.")] = None,
+    forfeit: Annotated[bool, Option("--forfeit", help="Without the release: give up all that was left.")] = False,
     public_key: PublicKeyOption = None,
     json_output: JsonOption = None,
 ) -> None:

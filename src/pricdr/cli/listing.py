@@ -1,32 +1,22 @@
 """``pricdr list``: the methods and strategies there are, ours and those of installed packages."""
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-import typer
+from typer import Argument
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import JsonOption
+from pricdr.cli.options import JsonOption, write_json
 from pricdr.errors import MissingExtraError, ParameterError
 from pricdr.extensions import Registry
 from pricdr.models.catalogue import METHODS
 from pricdr.privacy.strategies import BY_NAME
 
-
-class Listed(StrEnum):
-    """What can be listed."""
-
-    METHODS = "methods"
-    STRATEGIES = "strategies"
-
-
-_REGISTRIES: Final[Mapping[Listed, Registry[Any]]] = {Listed.METHODS: METHODS, Listed.STRATEGIES: BY_NAME}
-_HEADINGS: Final = {"private": "private?", "summary": "what it is"}
+_REGISTRIES: Final[Mapping[str, Registry[Any]]] = {"methods": METHODS, "strategies": BY_NAME}
 
 
 def list_names(
-    what: Annotated[Listed | None, typer.Argument(help="Only these.  [default: both]")] = None,
+    what: Annotated[Literal["methods", "strategies"] | None, Argument(help="Only these.  [default: both]")] = None,
     json_output: JsonOption = None,
 ) -> None:
     """List every method for "pricdr train --method" and every strategy for "pricdr publish --strategy".
@@ -39,23 +29,21 @@ def list_names(
     """
     found = {}
     with progress_bar("loading"):  # what there is to say is said by the classes
-        for kind in Listed if what is None else [what]:
+        for kind, registry in _REGISTRIES.items():
             try:
-                found[kind.value], problems = _described(_REGISTRIES[kind])
+                if what in (None, kind):
+                    found[kind] = _described(registry)
             except MissingExtraError as error:  # whoever only publishes has no torch, and need not miss it
                 if what is not None:
                     raise
-                problems = [str(error)]
-            for problem in problems:
-                warn(problem)
-    for number, (name, rows) in enumerate(found.items()):
-        say(*([""] if number else []), *_table(_REGISTRIES[Listed(name)].kind, rows))
-    if json_output is not None:
-        json_output.write(found)
+                warn(str(error))
+    for number, (kind, rows) in enumerate(found.items()):
+        say(*[""] * min(number, 1), *_table(_REGISTRIES[kind].kind, rows))
+    write_json(json_output, found)
 
 
-def _described(registry: Registry[Any]) -> tuple[list[dict[str, str | None]], list[str]]:
-    """Return what there is to say of each class, and one line for each that cannot be loaded."""
+def _described(registry: Registry[Any]) -> list[dict[str, str | None]]:
+    """Return what there is to say of each class; warn of those that cannot be loaded."""
     rows: list[dict[str, str | None]] = []
     problems = list(registry.problems())
     for name in registry:
@@ -74,16 +62,18 @@ def _described(registry: Registry[Any]) -> tuple[list[dict[str, str | None]], li
             directions = "learnt from the ratings" if kind.learns else "drawn or public"
             about = {"directions": directions, "needs": " and ".join(kind.needs) or "nothing"}
         rows.append({"name": name, **about, "summary": kind.summary, "from": registry.origin(name)})
-    return rows, problems
+    for problem in problems:
+        warn(problem)
+    return rows
 
 
 def _table(kind: str, rows: list[dict[str, str | None]]) -> list[str]:
     """Return the rows under a heading, in columns; where a class is not ours, its last cell says whose it is."""
-    heading = [kind, *(_HEADINGS.get(key, key) for key in rows[0] if key not in {"name", "from"})]
-    cells = [heading]
+    names = {"name": kind, "private": "private?", "summary": "what it is"}
+    *keys, _ = rows[0]
+    cells = [[names.get(key, key) for key in keys]]
     for row in rows:
         *texts, origin = row.values()
-        cells.append([str(text) for text in texts])
-        cells[-1][-1] += "" if origin is None else f" (from {origin})"
-    widths = [*(max(map(len, column)) for column in list(zip(*cells, strict=True))[:-1]), 0]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells]
+        cells.append([*map(str, texts[:-1]), f"{texts[-1]}{'' if origin is None else f' (from {origin})'}"])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import progress_bar, say
 from pricdr.errors import ParameterError
@@ -11,23 +12,14 @@ from pricdr.errors import ParameterError
 app = typer.Typer(help="Describe a trained model.")
 
 
-@app.callback(invoke_without_command=True)
-def options(context: typer.Context) -> None:
-    """Describe a trained model."""
-    if context.invoked_subcommand is None:
-        say(*context.get_help().split("\n"))
-
-
 @app.command("card")
 def card(
-    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder.")],
+    folder: Annotated[Path, Argument(metavar="MODEL", help="The model folder.")],
     evaluation: Annotated[
         Path | None,
-        typer.Option(help='The output of "pricdr evaluate --json" for it, or for one trained the same way on a split.'),
+        Option(help='The output of "pricdr evaluate --json" for it, or for one trained the same way on a split.'),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="A new file, .md or .html.  [default: Markdown on the screen]")
-    ] = None,
+    out: Annotated[Path | None, Option(help="A new file, .md or .html.  [default: Markdown on the screen]")] = None,
 ) -> None:
     """Write a model card: method, data, promise, quality with and without the release, limits, how to reproduce it.
 

@@ -6,11 +6,10 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-import typer
+from typer import Context, Option
 
 from pricdr.cli.console import answer, warn
 from pricdr.errors import ParameterError
@@ -32,12 +31,18 @@ def _require_pinned(given: Path | None) -> Path | None:
 
 
 PublicKeyOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(envvar=_PINNED, callback=_require_pinned, help="Require a signature by this key (a PEM file)."),
+    Path | None, Option(envvar=_PINNED, callback=_require_pinned, help="Require a signature by this key (a PEM file).")
 ]
 RevocationsOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(help="Refuse a release that a notice in this folder revokes, signed by the release's own key."),
+    Path | None, Option(help="Refuse a release that a notice in this folder revokes, signed by the release's own key.")
+]
+DeviceName: TypeAlias = Literal["auto", "cpu", "cuda"]
+UnitName: TypeAlias = Literal["rating", "user"]
+DEFAULT_UNIT: Final = "rating"
+"""What is protected where nobody says, in every command: the unit of the paper."""
+UnitOption: TypeAlias = Annotated[UnitName, Option(help="Protect one rating, or all ratings of one user.")]
+DimOption: TypeAlias = Annotated[
+    int | None, Option(help="Numbers per user.  [default: 8, or 4 below epsilon 4; jlt, sjlt: 200]")
 ]
 
 
@@ -55,8 +60,8 @@ def refuse_unused_key(given: Path | None, why: str) -> None:
 
 def pinned_key() -> Path | None:
     """Return the public key that the environment pins, for a command without the option."""
-    given = _require_pinned(None) or os.environ.get(_PINNED)
-    return None if given is None else Path(given)
+    _require_pinned(None)
+    return Path(os.environ[_PINNED]) if _PINNED in os.environ else None
 
 
 def check_revocations(release: "Release | None", folder: Path | None) -> str | None:
@@ -77,24 +82,6 @@ def check_revocations(release: "Release | None", folder: Path | None) -> str | N
     return f"no notice in {folder} revokes it ({read.count:,} read)"
 
 
-class DeviceName(StrEnum):
-    """Where to train."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto uses a GPU if there is one.")]
-UnitName: TypeAlias = Literal["rating", "user"]
-DEFAULT_UNIT: Final = "rating"
-"""What is protected where nobody says, in every command: the unit of the paper."""
-UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
-DimOption: TypeAlias = Annotated[
-    int | None, typer.Option(help="Numbers per user.  [default: 8, or 4 below epsilon 4; jlt, sjlt: 200]")
-]
-
-
 def name_given(registry: Registry[T], text: str) -> str:
     """Return the name of what --method or --strategy asks for, by name or as module:Class, once it is found."""
     try:
@@ -109,10 +96,19 @@ def whole_numbers(option: str, text: str, example: str) -> tuple[int, ...]:
     """Return the numbers in a text such as ``5,10,20``."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise ParameterError(
-            f"{option} takes whole numbers with commas between them, such as {example}, got {text!r:.80}"
-        )
+        rule = f"takes whole numbers with commas between them, such as {example}"
+        raise ParameterError(f"{option} {rule}, got {text!r:.80}")
     return tuple(map(int, parts))
+
+
+def require_page(path: Path | None) -> None:
+    """Refuse an output file that could not be written, or would spoil a release, before any work is done."""
+    from pricdr.files import require_writable
+    from pricdr.release.folder import require_outside_releases
+
+    if path is not None:
+        require_writable(path)
+        require_outside_releases(path)
 
 
 class JsonOutput:
@@ -121,58 +117,22 @@ class JsonOutput:
     def __init__(self, path: str) -> None:
         self.path = None if path == "-" else Path(path)
         """The file; None for standard output."""
-        self._stream: TextIO | None = None
-
-    def prepare(self, context: typer.Context) -> None:
-        """Refuse a file that cannot be made before any work is done; keep standard output for the JSON alone.
-
-        While the command runs, what it says to people goes to standard error.
-        """
-        from pricdr.files import require_writable
-        from pricdr.release.folder import require_outside_releases
-
-        if self.path is not None:
-            require_writable(self.path)
-            require_outside_releases(self.path)
-        else:
-            self._stream = sys.stdout
-            context.with_resource(redirect_stdout(sys.stderr))
-
-    def write(self, content: Mapping[str, Any]) -> None:
-        """Write the one JSON object of this command; a number that is not finite becomes null."""
-        # In ASCII, so that ids from outside cannot act on a terminal.
-        text = json.dumps(_finite(content), indent=2, allow_nan=False)
-        if self.path is not None:
-            from pricdr.files import write_new
-
-            write_new(self.path, f"{text}\n".encode())
-        else:
-            with redirect_stdout(self._stream):
-                answer(*text.split("\n"))
+        self.stream = sys.stdout
 
 
 def write_json(output: JsonOutput | None, content: Mapping[str, Any]) -> None:
-    """Write what a command found where ``--json`` asks for it."""
-    if output is not None:
-        output.write(content)
+    """Write what a command found where ``--json`` asks for it; a number that is not finite becomes null."""
+    if output is None:
+        return
+    # In ASCII, so that ids from outside cannot act on a terminal.
+    text = json.dumps(_finite(content), indent=2, allow_nan=False)
+    if output.path is None:
+        with redirect_stdout(output.stream):
+            answer(*text.split("\n"))
+    else:
+        from pricdr.files import write_new
 
-
-def _prepared(context: typer.Context, output: JsonOutput | None) -> JsonOutput | None:
-    if output is not None and not context.resilient_parsing:  # not while a shell asks for completions
-        output.prepare(context)
-    return output
-
-
-JsonOption: TypeAlias = Annotated[
-    JsonOutput | None,
-    typer.Option(
-        "--json",
-        metavar="FILE|-",
-        parser=JsonOutput,
-        callback=_prepared,
-        help="Also write all of it as JSON: a new file, or - for nothing but JSON on standard output.",
-    ),
-]
+        write_new(output.path, f"{text}\n".encode())
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
@@ -181,3 +141,24 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _prepared(context: Context, output: JsonOutput | None) -> JsonOutput | None:
+    """Refuse a file that cannot be made before any work is done; keep standard output for the JSON alone."""
+    if output is not None and not context.resilient_parsing:  # not while a shell asks for completions
+        require_page(output.path)
+        if output.path is None:
+            context.with_resource(redirect_stdout(sys.stderr))
+    return output
+
+
+JsonOption: TypeAlias = Annotated[
+    JsonOutput | None,
+    Option(
+        "--json",
+        metavar="FILE|-",
+        parser=JsonOutput,
+        callback=_prepared,
+        help="Also write all of it as JSON: a new file, or - for nothing but JSON on standard output.",
+    ),
+]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say
@@ -11,14 +11,13 @@ from pricdr.errors import ParameterError
 
 
 def prepare(
-    source: Annotated[Path, typer.Argument(help=f"Ratings of the source domain: {reading.FILES}.")],
-    target: Annotated[Path, typer.Argument(help="Ratings of the target domain, over the same user ids.")],
-    out: Annotated[Path, typer.Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
-    threshold: Annotated[str, typer.Option(help="Keep rows rated at least this, or none for all.")] = "3",
-    core: Annotated[int | None, typer.Option(help="A joint K-core instead of the paper's five steps.")] = None,
+    source: Annotated[Path, Argument(help=f"Ratings of the source domain: {reading.FILES}.")],
+    target: Annotated[Path, Argument(help="Ratings of the target domain, over the same user ids.")],
+    out: Annotated[Path, Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
+    threshold: Annotated[str, Option(help="Keep rows rated at least this, or none for all.")] = "3",
+    core: Annotated[int | None, Option(help="A joint K-core instead of the paper's five steps.")] = None,
     drop_duplicates: Annotated[
-        bool,
-        typer.Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater."),
+        bool, Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater.")
     ] = False,
     columns: reading.ColumnsOption = None,
     delimiter: reading.DelimiterOption = None,

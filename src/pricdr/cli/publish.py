@@ -6,13 +6,12 @@ into a log.
 
 import hashlib
 import json
-import os
 import resource
 import shlex
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,40 +19,22 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-import typer
+from typer import Argument, Option
 
-from pricdr.cli.console import (
-    LOG_JSON,
-    event_line,
-    failure,
-    log_event,
-    note_spent,
-    progress_bar,
-    say,
-    say_list,
-    warn,
-)
+from pricdr.cli.console import LOG_JSON, log_event, note_spent, open_log, progress_bar, say, say_list, warn
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
-from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
-from pricdr.cli.ratings import (
-    FILES,
-    ColumnsOption,
-    RatingsInput,
-    ReadingOptions,
-    require_ratings,
-    shown,
-    warn_of_stars,
-)
+from pricdr.cli.publish_settings import DEFAULT_STRATEGY, READING, ConfigOption, PublishSettings, complete_strategy
+from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, ReadingOptions, require_ratings, shown, warn_of_stars
 from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
-from pricdr.files import PRIVATE, new_folder, require_absent
+from pricdr.files import new_folder, require_absent
 from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
     from pricdr._publish import DryRun
+    from pricdr.alignment.messages import AlignmentRecord
     from pricdr.data.ids import Ids
     from pricdr.data.reading.read import Reading
-    from pricdr.memory import Need
     from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.steps import Bounds
@@ -69,20 +50,18 @@ EXIT_CODES: Final = (
 )
 _LOGGED: Final = ("software", "private", "epsilon", "delta", "unit", "dim", "sigma", "mu")
 """What a log takes from a certificate as it stands there."""
-_LOG_BEGINS: Final = b'{"time": '
 
 
 def publish(
-    epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
-    delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
-    out: Annotated[Path, typer.Option(help="The release folder to create.")],
+    epsilon: Annotated[float, Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
+    delta: Annotated[float, Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
+    out: Annotated[Path, Option(help="The release folder to create.")],
     ratings: Annotated[
-        str | None,
-        typer.Argument(help=f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}."),
+        str | None, Argument(help=f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}.")
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             autocompletion=BY_NAME.complete,
             help="spectral learns taste directions from the ratings, inside the promise; guided learns them along a "
@@ -92,44 +71,38 @@ def publish(
     ] = DEFAULT_STRATEGY,
     dim: DimOption = None,
     guide: Annotated[
-        Path | None, typer.Option(help="guided: a release folder of the other party, over the same users.")
+        Path | None, Option(help="guided: a release folder of the other party, over the same users.")
     ] = None,
     unit: UnitOption = DEFAULT_UNIT,
     clip: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="unit user: the largest sum of a user's ratings (spectral, guided), or norm of a projected profile "
             "(features, jlt, sjlt)."
         ),
     ] = None,
-    threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
-    values: Annotated[
-        bool, typer.Option("--values", help="Publish rating values instead of counting rows as 1.")
-    ] = False,
-    rating_bound: Annotated[float | None, typer.Option(help="values: the largest value a rating can take.")] = None,
-    rating_step: Annotated[float | None, typer.Option(help="values: ratings are multiples of this.")] = None,
+    threshold: Annotated[float | None, Option(help="Count only rows rated at least this.")] = None,
+    values: Annotated[bool, Option("--values", help="Publish rating values instead of counting rows as 1.")] = False,
+    rating_bound: Annotated[float | None, Option(help="values: the largest value a rating can take.")] = None,
+    rating_step: Annotated[float | None, Option(help="values: ratings are multiples of this.")] = None,
     users: Annotated[
         Path | None,
-        typer.Option(
-            help="The agreed user list, one id per line; each gets a row. A record of align beside it is used."
-        ),
+        Option(help="The agreed user list, one id per line; each gets a row. A record of align beside it is used."),
     ] = None,
-    items: Annotated[Path | None, typer.Option(help="The public item universe, one id per line.")] = None,
+    items: Annotated[Path | None, Option(help="The public item universe, one id per line.")] = None,
     columns: ColumnsOption = None,
     engine: Annotated[
         Literal["duckdb", "spark"],
-        typer.Option(
+        Option(
             help="Where ratings are kept meanwhile: on this machine, in memory or sorted on disk if the files are "
             "large (duckdb), or on a Spark cluster (extra spark). The release is the same."
         ),
     ] = "duckdb",
-    ledger: Annotated[
-        Path | None, typer.Option(help="Count this release against a budget (pricdr ledger init).")
-    ] = None,
-    sign: Annotated[Path | None, typer.Option(help="Sign with this private key (pricdr keygen).")] = None,
+    ledger: Annotated[Path | None, Option(help="Count this release against a budget (pricdr ledger init).")] = None,
+    sign: Annotated[Path | None, Option(help="Sign with this private key (pricdr keygen).")] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--dry-run",
             help="Show noise, cost, room left, memory, time and the certificate's words; spend, draw and write "
             "nothing.",
@@ -138,14 +111,14 @@ def publish(
     json_output: JsonOption = None,
     log_json: Annotated[
         bool,
-        typer.Option(
+        Option(
             LOG_JSON,
             help="For unattended runs: standard error has one JSON line per event, without anything read off the "
             "ratings, and no text for people.",
         ),
     ] = False,
     config: ConfigOption = None,
-    insecure_seed: Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")] = None,
+    insecure_seed: Annotated[int | None, Option(help="TESTS ONLY: repeatable noise, not private.")] = None,
 ) -> None:
     """Publish ratings under differential privacy: one release folder to hand over.
 
@@ -159,60 +132,49 @@ def publish(
     settings = config or PublishSettings()
     path = None if ratings is None else Path(ratings)
     given = require_ratings(path, settings.from_, settings.query, "RATINGS")
-    how = ReadingOptions(
-        columns,
-        settings.delimiter,
-        settings.encoding,
-        settings.format,
-        settings.skip_bad_rows,
-        settings.most_bad_rows,
-    )
+    how = ReadingOptions(columns, **{name: getattr(settings, name) for name in READING})
     _require_places(out, settings.log, None if json_output is None else json_output.path)
-    with _recording(settings.log) as record:
-        record("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
-        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
-        bounds = _parse_bounds(values, threshold, rating_bound, rating_step, clip)
-        bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
-        chosen = complete_strategy(strategy, guarantee, dim, settings, guide, items)
-        key = None if sign is None else read_private_key(sign)
-        alignment = None
-        if users is not None:
-            from pricdr.alignment.messages import read_alignment
-
-            alignment = read_alignment(users)
-        arguments: dict[str, Any] = {
-            "guarantee": guarantee,
-            "strategy": chosen,
-            "bounds": bounds,
-            "calibration": Calibration(settings.calibration),
-            "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
-            "issuer": settings.issuer,
-            "alignment": alignment,
-            "allow_not_private_guide": settings.allow_not_private_guide,
-            "insecure_seed": insecure_seed,
-            "insecure_no_noise": settings.insecure_no_noise,
-        }
-        location = ratings if engine == "spark" else None
-        task = _Task(given, location, how, settings, out, threshold, values, users, items, arguments)
-        if dry_run:
-            require_absent(out)
-            foreseen, need, seconds = task.foresee()
-            _say_dry_run(foreseen, ledger, need, seconds)
-            record("dry_run", sigma=foreseen.certificate.sigma, mu=foreseen.certificate.mu)
-            write_json(json_output, _dry_run_json(foreseen, out, need, seconds))
-            return
+    if settings.log is not None:
+        open_log(settings.log)
+    log_event("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
+    guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
+    bounds = _parse_bounds(values, threshold, rating_bound, rating_step, clip)
+    bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
+    chosen = complete_strategy(strategy, guarantee, dim, settings, guide, items)
+    key = None if sign is None else read_private_key(sign)
+    arguments: dict[str, Any] = {
+        "guarantee": guarantee,
+        "strategy": chosen,
+        "bounds": bounds,
+        "calibration": Calibration(settings.calibration),
+        "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
+        "issuer": settings.issuer,
+        "allow_not_private_guide": settings.allow_not_private_guide,
+        "insecure_seed": insecure_seed,
+        "insecure_no_noise": settings.insecure_no_noise,
+    }
+    location = ratings if engine == "spark" else None
+    task = _Task(given, location, how, settings, out, threshold, values, users, items, arguments)
+    if dry_run:
+        require_absent(out)
+        foreseen, cost = task.foresee()
+        _say_dry_run(foreseen, ledger, cost)
+        log_event("dry_run", sigma=foreseen.certificate.sigma, mu=foreseen.certificate.mu)
+        write_json(json_output, _dry_run_json(foreseen, out, cost))
+    else:
         # The folder first: an output that cannot be written must be noticed before the budget is spent.
         with new_folder(out) as staging:
             require_only_writer(staging, out)
             with nullcontext() if ledger is None else _spending(arguments["ledger"]), ExitStack() as lifetime:
                 release = task.publish(staging, lifetime)  # whose rows may be in a file
                 # Before the folder is in place: the budget is spent, whatever happens to the disk.
-                record("made", **_disclosed(release.certificate))
+                log_event("made", **_disclosed(release.certificate))
                 release.write_into(staging, signing_key=key)
                 certificate = (staging / CERTIFICATE).read_bytes()
         _say_result(release, out, learnt=chosen.learns)
-        record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
+        log_event("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
         write_json(json_output, {"dry_run": False, "release": str(out), "certificate": json.loads(certificate)})
+    log_event("finished")
 
 
 @dataclass(frozen=True)
@@ -232,17 +194,15 @@ class _Task:
     arguments: dict[str, Any]
     """The other arguments of the library's ``publish``."""
 
-    def foresee(self) -> tuple["DryRun", "Need | None", float]:
-        """Return what the release would be, the memory if it is made out of core, and the seconds that reading took.
-
-        Rows of large files are counted, and not sorted.
-        """
+    def foresee(self) -> tuple["DryRun", dict[str, float]]:
+        """Return what the release would be, and the memory and the seconds that it would take; nothing is sorted."""
         started = monotonic()
         with ExitStack() as lifetime:
             reading, lists = self._read(lifetime, count_only=True)
             seconds = monotonic() - started
-            self._say_input(reading, **lists)
-            return *self._require_memory(reading, lists), seconds
+            self._say_input(reading, lists)
+            foreseen, memory = self._require_memory(reading, lists)
+        return foreseen, {"memory_bytes": memory, "seconds": foreseen.work.seconds + seconds}
 
     def publish(self, staging: Path, lifetime: ExitStack) -> "Release":
         """Return the release, once there is room for it in ``staging``."""
@@ -253,40 +213,34 @@ class _Task:
         dim = self.arguments["strategy"].dim
         reading, lists = self._read(lifetime)
         if reading.n_ratings is None:  # sorting may take hours: refuse now what would be refused afterwards
-            _, need = self._require_memory(reading, lists)
-            if need is not None:
-                say(f"out of core: {need.sentence()}")
+            self._require_memory(reading, lists)
             with progress_bar("sorting") as progress:
                 reading = reading.sorted(dim, progress)
-        self._say_input(reading, **lists)
+        self._say_input(reading, lists)
         reserve(staging, lists["users"] or reading.ratings.users, dim or MAX_LEARNT)
         with _warnings_on_screen(), progress_bar() as progress:
             return publish(reading.ratings, **self.arguments, **lists, progress=progress)
 
-    def _require_memory(self, reading: "Reading[Any]", lists: dict[str, Any]) -> tuple["DryRun", "Need | None"]:
-        """Return what the release would be and the memory it takes out of core; refuse one that takes too much."""
+    def _require_memory(self, reading: "Reading[Any]", lists: dict[str, Any]) -> tuple["DryRun", int]:
+        """Return what the release would be, and the bytes of memory it takes; refuse one that takes too much."""
         from pricdr._publish import dry_run
 
         foreseen = dry_run(reading.ratings, **self.arguments, **lists)
         need = reading.need(foreseen.work.item_rows, foreseen.work.user_rows, learns=foreseen.work.learns)
-        if need is not None:
-            need.require()
-        return foreseen, need
+        if need is None:  # the ratings are in memory: the peak of this process so far, and what comes on top
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return foreseen, peak * (1 if sys.platform == "darwin" else 1024) + foreseen.work.memory
+        need.require()
+        say(f"out of core: {need.sentence()}")
+        return foreseen, need.total
 
     def _read(self, lifetime: ExitStack, *, count_only: bool = False) -> tuple["Reading[Any]", dict[str, Any]]:
         """Read the lists and the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet."""
         from pricdr.data.ids import read_ids
         from pricdr.data.workspace import sweep
 
-        users = None if self.users is None else read_ids(self.users)
+        users, alignment = _read_users(self.users)
         items = None if self.items is None else read_ids(self.items)
-        record = self.arguments["alignment"]
-        if record is not None and users is not None:  # before hours of reading
-            from pricdr.alignment.messages import require_list
-
-            require_list(record, users, name=str(self.users))
-            session = f"session {record.session}"
-            say(f"{self.users} came from align ({session}): the certificate says so, and what that revealed")
         counted = self.arguments["strategy"].catalogue if items is None else items
         if self.settings.spark_conf and self.location is None:
             raise ParameterError("spark-conf is for --engine spark, and the engine is duckdb")
@@ -303,15 +257,14 @@ class _Task:
             reading = self.how.read(self.given, self.threshold)
         if not self.values:
             warn_of_stars(reading)
-        return reading, {"users": users, "items": items}
+        return reading, {"users": users, "items": items, "alignment": alignment}
 
     def _too_large(self) -> str | None:
         """Return why the files are sorted on disk; None where the memory limit lets them be read into memory."""
         from pricdr.data.reading.inputs import find_inputs
         from pricdr.memory import EXPANSION, VARIABLE, format_bytes, memory_limit
 
-        size = find_inputs(self.given).size if isinstance(self.given, Path) else None
-        limit = memory_limit()
+        size, limit = find_inputs(self.given).size if isinstance(self.given, Path) else None, memory_limit()
         if size is None or size * EXPANSION <= limit:
             return None
         need = f"{format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory"
@@ -349,10 +302,11 @@ class _Task:
         workspace = lifetime.enter_context(Workspace.opened(self.settings.temp_dir or beside))
         kept = f"ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at the end)"
         say(f"out of core: {why}; {kept} and sorted with {format_bytes(sort_memory())} of memory")
+        options = ReadOptions.of(need_rating=self.threshold is not None, **self.how.arguments())
         with progress_bar(f"reading {shown(self.given)}") as progress:
             return read_on_disk(
                 self.given,
-                ReadOptions.of(need_rating=self.threshold is not None, **self.how.arguments()),
+                options,
                 workspace,
                 users=users,
                 items=items,
@@ -361,9 +315,10 @@ class _Task:
                 progress=progress,
             )
 
-    def _say_input(self, reading: "Reading[Any]", users: "Ids | None", items: "Ids | None") -> None:
+    def _say_input(self, reading: "Reading[Any]", lists: dict[str, Any]) -> None:
         """Show what was read, and which users and items of it count."""
         strategy: Strategy = self.arguments["strategy"]
+        users, items = lists["users"], lists["items"]
         say(*reading.summary().split("\n"))
         rated, raters = set(reading.ratings.items), set(reading.raters or ())
         others = raters.difference(users or raters)
@@ -392,6 +347,21 @@ class _Task:
             _warn_of_clamping(reading, self.arguments["bounds"])
 
 
+def _read_users(file: Path | None) -> "tuple[Ids | None, AlignmentRecord | None]":
+    """Return the user list, and the record of the exchange that found it, where align wrote one beside it."""
+    from pricdr.data.ids import read_ids
+
+    if file is None:
+        return None, None
+    from pricdr.alignment.messages import read_alignment, require_list  # few releases have a list
+
+    record, users = read_alignment(file), read_ids(file)
+    if record is not None:
+        require_list(record, users, name=str(file))  # before hours of reading
+        say(f"{file} came from align (session {record.session}): the certificate says so, and what that revealed")
+    return users, record
+
+
 @contextmanager
 def _spending(ledger: "Ledger") -> Iterator[None]:
     """Hold the lock of the ledger, and note what was spent, for whatever fails from then on."""
@@ -403,53 +373,6 @@ def _spending(ledger: "Ledger") -> Iterator[None]:
             with suppress(PriCDRError):  # a release that was made is not given up for want of a note
                 for line in ledger.read().spends[before:]:
                     note_spent(ledger_release=line.number, ledger_line=line.hash, mu=line.mu, promise=line.promise)
-
-
-@contextmanager
-def _recording(path: Path | None) -> Iterator[Callable[..., None]]:
-    """Yield what records an event: appended to ``path`` as a line of JSON, and to standard error with --log-json."""
-    descriptor = None if path is None else _open_log(path)
-
-    def append(line: str) -> None:
-        if descriptor is not None:
-            try:
-                os.write(descriptor, f"{line}\n".encode())  # in one piece: other processes may append too
-            except OSError as error:  # the work already done is not lost for want of a log
-                warn(f"{path} is incomplete: {error.strerror}")
-
-    def record(event: str, **facts: object) -> None:
-        append(event_line(event, **facts))
-        log_event(event, **facts)
-
-    try:
-        yield record
-        record("finished")
-    except BaseException as error:
-        append(event_line("failed", **failure(error)))  # ``cli.run`` reports the failure on standard error
-        raise
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _open_log(path: Path) -> int:
-    """Return a descriptor that appends to a log, which only its owner can read.
-
-    Any other file is refused: a line appended to a ledger or to ratings would damage them.
-    """
-    from pricdr.release.folder import require_outside_releases
-
-    if path == Path("-"):
-        raise ParameterError("log takes a file: only --json accepts - for standard output")
-    require_outside_releases(path)
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PRIVATE)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
-    if path.is_file() and os.read(descriptor, len(_LOG_BEGINS)) not in (b"", _LOG_BEGINS):
-        os.close(descriptor)
-        raise OutputError(f"{path} is not a log, and log would append to it: choose another file")
-    return descriptor
 
 
 def _require_places(out: Path, *beside: Path | None) -> None:
@@ -535,7 +458,7 @@ def _warn_of(certificate: "Certificate") -> None:
 
 
 def _say_nominal(certificate: "Certificate") -> None:
-    """Show the nominal and the exact epsilon, where the paper's calibration makes them differ."""
+    """Show both epsilons, where the paper's calibration makes the exact one another than the nominal one."""
     if certificate.nominal_epsilon is not None:
         say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
 
@@ -553,7 +476,7 @@ def _say_result(release: "Release", out: Path, *, learnt: bool) -> None:
     say(f"published {release!r}", f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")
 
 
-def _say_dry_run(foreseen: "DryRun", ledger: Path | None, need: "Need | None", seconds: float) -> None:
+def _say_dry_run(foreseen: "DryRun", ledger: Path | None, cost: Mapping[str, float]) -> None:
     """Show noise, cost, remaining budget, memory and time, and then the text of the certificate."""
     from pricdr.memory import format_bytes, memory_limit
     from pricdr.release.readme import statement
@@ -570,14 +493,9 @@ def _say_dry_run(foreseen: "DryRun", ledger: Path | None, need: "Need | None", s
             f"budget: of {balance.budget.epsilon:g} in {ledger}, epsilon {foreseen.spent_before:.6g} is spent, and "
             f"{balance.epsilon:.6g} after this release; that leaves room for one more of epsilon {balance.room:.6g}"
         )
-    if need is not None:
-        say(f"out of core: {need.sentence()}")
-    memory, limit = _memory(foreseen, need), memory_limit()
-    duration = timedelta(seconds=1 + int(foreseen.work.seconds + seconds))
-    say(
-        f"memory: about {format_bytes(memory)}; time: about {duration}, reading included "
-        "(estimates from the size of your data, for this screen alone)"
-    )
+    memory, limit, duration = int(cost["memory_bytes"]), memory_limit(), timedelta(seconds=1 + int(cost["seconds"]))
+    why = "(estimates from the size of your data, for this screen alone)"
+    say(f"memory: about {format_bytes(memory)}; time: about {duration}, reading included {why}")
     if memory > limit:
         warn(f"that is more than {format_bytes(limit)}, the limit for one computation on this machine")
     say("the certificate will say, besides the hashes of files and of the ledger's line:", "")
@@ -589,34 +507,23 @@ def _say_dry_run(foreseen: "DryRun", ledger: Path | None, need: "Need | None", s
     say("dry run: nothing was spent or drawn, and no release was written")
 
 
-def _dry_run_json(foreseen: "DryRun", out: Path, need: "Need | None", seconds: float) -> dict[str, Any]:
+def _dry_run_json(foreseen: "DryRun", out: Path, cost: Mapping[str, float]) -> dict[str, Any]:
     """Return the same for programs. What depends on the size of the data is kept apart: it is for the source alone."""
-    balance, content = foreseen.balance, json.loads(foreseen.certificate.to_bytes())
+    content, budget = json.loads(foreseen.certificate.to_bytes()), None
+    if (balance := foreseen.balance) is not None:
+        budget = {
+            "budget": {"epsilon": balance.budget.epsilon, "delta": balance.budget.delta},
+            "spent_before": foreseen.spent_before,
+            "spent_after": balance.epsilon,
+            "room_after": balance.room,
+        }
     return {
         "dry_run": True,
         "release": str(out),
         "sigma": content["sigma"],
         "mu": content["mu"],
-        "ledger": None
-        if balance is None
-        else {
-            "budget": {"epsilon": balance.budget.epsilon, "delta": balance.budget.delta},
-            "spent_before": foreseen.spent_before,
-            "spent_after": balance.epsilon,
-            "room_after": balance.room,
-        },
+        "ledger": budget,
         # Without what depends on the files or the signing key.
         "certificate": {name: content[name] for name in content if name not in {"files", "digest", "signed_by"}},
-        "for_the_source_alone": {
-            "memory_bytes": _memory(foreseen, need),
-            "seconds": foreseen.work.seconds + seconds,
-        },
+        "for_the_source_alone": cost,
     }
-
-
-def _memory(foreseen: "DryRun", need: "Need | None") -> int:
-    """Return bytes: the peak of this process so far, with the ratings, and what the release takes on top."""
-    if need is not None:
-        return need.total
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) + foreseen.work.memory

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-import typer
+from typer import Context, Option
 
 from pricdr.cli.console import LOG_JSON
 from pricdr.cli.options import check_revocations, name_given, pinned_key, refuse_unused_key
@@ -89,9 +89,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     field.name.strip("_").replace("_", "-"): field.name for field in fields(PublishSettings)
 }
 """The fields by their names in a file."""
+READING: Final = ("delimiter", "encoding", "format", "skip_bad_rows", "most_bad_rows")
+"""Those that say how files are read."""
 
 
-def _read_settings(context: typer.Context, file: Path | None) -> PublishSettings | None:
+def _read_settings(context: Context, file: Path | None) -> PublishSettings | None:
     """Return what only a file can set; its other values become the defaults of the options of the same names."""
     if file is None or context.resilient_parsing:
         return None
@@ -127,7 +129,7 @@ def _read_settings(context: typer.Context, file: Path | None) -> PublishSettings
 
 ConfigOption: TypeAlias = Annotated[
     PublishSettings | None,
-    typer.Option(
+    Option(
         "--config",
         metavar="FILE",
         parser=Path,

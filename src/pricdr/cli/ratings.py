@@ -1,11 +1,11 @@
 """Ratings as input of a command: files named by an argument or a query, and the options that say how to read them."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-import typer
+from typer import Option
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.data.reading.inputs import Query
@@ -22,39 +22,36 @@ FILES: Final = "a file, a folder, a quoted pattern, or -"
 
 FromOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--from",
         help="Instead of files: a database, postgresql://user:password@host/name or sqlite:///file, or env:NAME, a "
         "variable that holds it.",
     ),
 ]
 QueryOption: TypeAlias = Annotated[
-    str | None, typer.Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
+    str | None, Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
 ]
 ColumnsOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="user=NAME,item=NAME[,rating=NAME][,time=NAME], or positions where there is no header (.dat has four: "
         "1, 2, 3, 4), or amazon-2014|amazon-2018."
     ),
 ]
 DelimiterOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="The separator of fields in a text file, such as ; or | or tab.  [default: by its name]"),
+    str | None, Option(help="The separator of fields in a text file, such as ; or | or tab.  [default: by its name]")
 ]
 EncodingOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="The character encoding of a text file, such as latin-1.  [default: utf-8]")
+    str | None, Option(help="The character encoding of a text file, such as latin-1.  [default: utf-8]")
 ]
 FormatOption: TypeAlias = Annotated[
-    FormatName | None,
-    typer.Option(help="The format of the files.  [default: by their names; csv for standard input]"),
+    FormatName | None, Option(help="The format of the files.  [default: by their names; csv for standard input]")
 ]
 SkipBadRowsOption: TypeAlias = Annotated[
-    bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be read, and count them on screen.")
+    bool, Option("--skip-bad-rows", help="Leave out rows that cannot be read, and count them on screen.")
 ]
 MostBadRowsOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option(help="skip-bad-rows: refuse a file with a larger share of bad rows.  [default: 0.01]"),
+    float | None, Option(help="skip-bad-rows: refuse a file with a larger share of bad rows.  [default: 0.01]")
 ]
 
 
@@ -75,12 +72,11 @@ class ReadingOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the options that were given, as arguments of the readers, which have the same names."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in values.items() if value is not None and value is not False}
+        return {name: value for name, value in vars(self).items() if value is not None and value is not False}
 
-    def given(self) -> list[str]:
-        """Return the names of the options that were given, such as ``--columns``."""
-        return [f"--{name.replace('_', '-')}" for name in self.arguments()]
+    def given(self) -> dict[str, object]:
+        """Return the options that were given, such as ``--columns``."""
+        return {f"--{name.replace('_', '-')}": value for name, value in self.arguments().items()}
 
     def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "MemoryReading":
         """Read files of ratings, or the rows of a query, and show that it is working meanwhile."""
@@ -95,7 +91,7 @@ class ReadingOptions:
         Not for publishing: the refusal would reveal something about the ratings.
         """
         reading = self.read(path, threshold, with_times=with_times)
-        if threshold is not None and not len(reading.ratings):
+        if reading.all_below and threshold is not None:
             raise InputError(f"{shown(path)}: no rating is at least {threshold:g}")
         say(*reading.summary().split("\n"))
         warn_of_stars(reading)
@@ -105,9 +101,8 @@ class ReadingOptions:
 def files_or_query(path: Path | None, source: str | None, query: str | None, name: str) -> RatingsInput | None:
     """Return the ratings that the argument called ``name`` gives, or --from and --query; None where neither does."""
     if path is not None and re.match(r"\w*(sql|postgres)\w*:/", str(path)):
-        raise ParameterError(
-            f"{name} is the address of a database (not shown because of its password): give it with --from"
-        )
+        rule = "give it with --from"
+        raise ParameterError(f"{name} is the address of a database (not shown because of its password): {rule}")
     if (source is None) != (query is None):
         raise ParameterError("--from and --query go together: a database, and what to read from it")
     if source is None or query is None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
@@ -12,16 +12,14 @@ from pricdr.errors import BusyError, InputError, ParameterError
 
 
 def recommend(
-    model: Annotated[Path, typer.Argument(help="The model folder.")],
-    out: Annotated[Path | None, typer.Option(help="The file to create: .parquet or .csv.")] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Instead of --out: a model folder to create, without ratings.")
-    ] = None,
-    users: Annotated[Path | None, typer.Option(help="Only these users, one id a line.  [default: all]")] = None,
-    k: Annotated[int, typer.Option("-k", help="Items per user.")] = 10,
-    seen: Annotated[Path | None, typer.Option(help="Ratings whose items are left out, user by user.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="With --seen: only rows rated at least this.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue where a stopped run ended.")] = False,
+    model: Annotated[Path, Argument(help="The model folder.")],
+    out: Annotated[Path | None, Option(help="The file to create: .parquet or .csv.")] = None,
+    export: Annotated[Path | None, Option(help="Instead of --out: a model folder to create, without ratings.")] = None,
+    users: Annotated[Path | None, Option(help="Only these users, one id a line.  [default: all]")] = None,
+    k: Annotated[int, Option("-k", help="Items per user.")] = 10,
+    seen: Annotated[Path | None, Option(help="Ratings whose items are left out, user by user.")] = None,
+    threshold: Annotated[float | None, Option(help="With --seen: only rows rated at least this.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue where a stopped run ended.")] = False,
     public_key: PublicKeyOption = None,
     columns: reading.ColumnsOption = None,
     delimiter: reading.DelimiterOption = None,
@@ -56,7 +54,7 @@ def recommend(
         belongs_to_out = {"--users": users, "--seen": seen, "--resume": resume}
         refuse_given(belongs_to_out, "an export covers every user, and holds no histories")
     if seen is None:
-        refuse_given({"--threshold": threshold} | dict.fromkeys(how.given(), True), "this is about --seen, give it too")
+        refuse_given({"--threshold": threshold} | how.given(), "this is about --seen, give it too")
     created = out or export
     assert created is not None
     require_absent(created)  # before the model is loaded, which takes a while

@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import progress_bar, say
 from pricdr.cli.options import PublicKeyOption
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="A results folder, as pricdr reproduce writes it.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")],
-    release: Annotated[Path | None, typer.Option(help="A release folder to draw as well, verified first.")] = None,
+    results: Annotated[Path, Argument(help="A results folder, as pricdr reproduce writes it.")],
+    out: Annotated[Path, Option(help="The page to write.")],
+    release: Annotated[Path | None, Option(help="A release folder to draw as well, verified first.")] = None,
     public_key: PublicKeyOption = None,
 ) -> None:
     """Write one self-contained page of all results, which opens with what crosses at which epsilon, and for whom.

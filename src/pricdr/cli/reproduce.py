@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import DeviceName, DeviceOption, refuse_given, whole_numbers
+from pricdr.cli.options import DeviceName, refuse_given, whole_numbers
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -15,34 +16,29 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    data: Annotated[Path, typer.Option(help="The folder of data sets.", envvar="PRICDR_DATA")],
-    specs: Annotated[list[Path] | None, typer.Argument(help="Spec files, such as specs/quick.toml.")] = None,
-    out: Annotated[Path, typer.Option(help="Where results are kept and added to.")] = Path("results"),
-    prepared: Annotated[
-        Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")
-    ] = None,
-    device: DeviceOption = DeviceName.AUTO,
-    jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 1,
+    data: Annotated[Path, Option(help="The folder of data sets.", envvar="PRICDR_DATA")],
+    specs: Annotated[list[Path] | None, Argument(help="Spec files, such as specs/quick.toml.")] = None,
+    out: Annotated[Path, Option(help="Where results are kept and added to.")] = Path("results"),
+    prepared: Annotated[Path | None, Option(help="A folder to keep prepared arrays in, or to take them from.")] = None,
+    device: Annotated[DeviceName, Option(help="auto uses a GPU if there is one.")] = "auto",
+    jobs: Annotated[int, Option(help="Runs at the same time.")] = 1,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="ARM", help="Run this arm, or the arms of this curve, and no others; may be repeated."),
+        Option(metavar="ARM", help="Run this arm, or the arms of this curve, and no others; may be repeated."),
     ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="N,N", help="Run these seeds instead of those of the spec.")
-    ] = None,
+    seeds: Annotated[str | None, Option(metavar="N,N", help="Run these seeds instead of those of the spec.")] = None,
     table3: Annotated[
-        bool,
-        typer.Option("--table3", help="Count the paper's Table 3 from the raw files in --data, into table3.json."),
+        bool, Option("--table3", help="Count the paper's Table 3 from the raw files in --data, into table3.json.")
     ] = False,
     search: Annotated[
-        bool, typer.Option("--search", help="Instead of running specs, search settings on their data, by validation.")
+        bool, Option("--search", help="Instead of running specs, search settings on their data, by validation.")
     ] = False,
     trials: Annotated[
-        int | None, typer.Option(help="--search: settings to try of each method, its defaults first.  [default: 12]")
+        int | None, Option(help="--search: settings to try of each method, its defaults first.  [default: 12]")
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME|module:Class",
             help="Import a method that specs may name; with --search, a method to search, by name too, instead of all. "
             "May be repeated.",
@@ -50,7 +46,7 @@ def reproduce(
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME|module:Class",
             help="Import a strategy that specs may name, and may be repeated; with --search, search with a release of "
             "this strategy at ε = 4, instead of jlt at ε = 8.",
@@ -87,7 +83,7 @@ def reproduce(
     if table3 and not specs:
         _require_some([counted], data)
     methods = tuple(method or (METHODS.own if search else ()))
-    context = RunContext(data, prepared, device.value, jobs, methods=methods, strategies=tuple(strategy or ()))
+    context = RunContext(data, prepared, device, jobs, methods=methods, strategies=tuple(strategy or ()))
     context.import_outside()
     if search:
         _search(specs or (), context, out, 12 if trials is None else trials)

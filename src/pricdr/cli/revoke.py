@@ -4,16 +4,16 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import say
 
 
 def revoke(
-    folder: Annotated[Path, typer.Argument(help="The release folder; it stays as it is.")],
-    key: Annotated[Path, typer.Option(help="The private key that signed the release; no other counts.")],
-    reason: Annotated[str, typer.Option(help="One line for whoever verifies the release.")],
-    out: Annotated[Path, typer.Option(help="The folder of notices to hand out, beside the release.")],
+    folder: Annotated[Path, Argument(help="The release folder; it stays as it is.")],
+    key: Annotated[Path, Option(help="The private key that signed the release; no other counts.")],
+    reason: Annotated[str, Option(help="One line for whoever verifies the release.")],
+    out: Annotated[Path, Option(help="The folder of notices to hand out, beside the release.")],
 ) -> None:
     """Write a signed notice that a release must no longer be used, for verify --revocations.
 

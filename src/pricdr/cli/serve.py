@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli.console import answer, event_line, say, warn
 from pricdr.cli.options import PublicKeyOption, refuse_given
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ScopeName(StrEnum):
-    """What a key gives access to, as typed on the command line."""
+    """What a key gives access to; the library's own would be slow to import."""
 
     RECOMMEND = "recommend"
     PAGE = "page"
@@ -26,25 +26,24 @@ class ScopeName(StrEnum):
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(help="The model folder, or a link to one.")],
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
-    keys: Annotated[Path | None, typer.Option(help="The file of API keys; see pricdr serving-key.")] = None,
+    model: Annotated[Path, Argument(help="The model folder, or a link to one.")],
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    keys: Annotated[Path | None, Option(help="The file of API keys; see pricdr serving-key.")] = None,
     insecure_listen: Annotated[
-        bool, typer.Option("--insecure-listen", help="Listen beyond this machine, without TLS and limits of a proxy.")
+        bool, Option("--insecure-listen", help="Listen beyond this machine, without TLS and limits of a proxy.")
     ] = False,
     allowed_host: Annotated[
-        list[str] | None, typer.Option(help="A host name that requests may use, such as a proxy's; repeatable.")
+        list[str] | None, Option(help="A host name that requests may use, such as a proxy's; repeatable.")
     ] = None,
-    compare: Annotated[Path | None, typer.Option(help="A second model, for comparison on the page.")] = None,
-    evaluation: Annotated[Path | None, typer.Option(help="The output of evaluate --json, for the page.")] = None,
-    frontier: Annotated[Path | None, typer.Option(help="Measurements of several releases, for the page.")] = None,
+    compare: Annotated[Path | None, Option(help="A second model, for comparison on the page.")] = None,
+    evaluation: Annotated[Path | None, Option(help="The output of evaluate --json, for the page.")] = None,
+    frontier: Annotated[Path | None, Option(help="Measurements of several releases, for the page.")] = None,
     exact: Annotated[
-        bool,
-        typer.Option("--exact", help="Score every item even if there are more than a million: no approximate search."),
+        bool, Option("--exact", help="Score every item even if there are more than a million: no approximate search.")
     ] = False,
     public_key: PublicKeyOption = None,
-    log_requests: Annotated[bool, typer.Option(help="Log every request as a line of JSON on standard error.")] = True,
+    log_requests: Annotated[bool, Option(help="Log every request as a line of JSON on standard error.")] = True,
 ) -> None:
     """Serve recommendations over HTTP: for one user or many, similar items, and a page for people.
 
@@ -89,15 +88,16 @@ def serve(
 
 
 def serving_key(
-    name: Annotated[str, typer.Argument(help="A name for the key: letters, digits, - and _.")],
-    keys: Annotated[Path, typer.Option(help="The file of keys; created with mode 0600 if it does not exist.")],
+    name: Annotated[str, Argument(help="A name for the key: letters, digits, - and _.")],
+    keys: Annotated[Path, Option(help="The file of keys; created with mode 0600 if it does not exist.")],
     scope: Annotated[
-        list[ScopeName] | None, typer.Option(help="What the key gives access to; repeatable.  [default: recommend]")
+        list[ScopeName] | None,
+        Option(help="What the key gives access to; repeatable.  [default: recommend]"),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(help="How many days it is valid.  [default: until it is removed]", min=1, max=36500)
+        int | None, Option(help="How many days it is valid.  [default: until it is removed]", min=1, max=36500)
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the key from the file instead.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Remove the key from the file instead.")] = False,
 ) -> None:
     """Create an API key for pricdr serve. It is shown only once: the file keeps only its hash.
 

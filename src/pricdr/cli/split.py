@@ -1,11 +1,10 @@
 """``pricdr split``: hold something out, to measure by."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import say, warn
@@ -17,32 +16,24 @@ if TYPE_CHECKING:
     from pricdr.data.splits import Split
 
 
-class OrderName(StrEnum):
-    """Which ratings of a user are held out."""
-
-    RANDOM = "random"
-    TIME = "time"
-
-
 def split(
-    out: Annotated[Path, typer.Option(help="The split folder to create.")],
-    target: Annotated[Path | None, typer.Argument(help=f"The target's ratings: {reading.FILES}.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed, another split.  [default: 0]")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
+    out: Annotated[Path, Option(help="The split folder to create.")],
+    target: Annotated[Path | None, Argument(help=f"The target's ratings: {reading.FILES}.")] = None,
+    seed: Annotated[int | None, Option(help="Another seed, another split.  [default: 0]")] = None,
+    threshold: Annotated[float | None, Option(help="Count only rows rated at least this.")] = None,
     by: Annotated[
-        OrderName | None, typer.Option(help="Hold out ratings at random, or each user's latest.  [default: random]")
+        Literal["random", "time"] | None,
+        Option(help="Hold out ratings at random, or each user's latest.  [default: random]"),
     ] = None,
-    test_items: Annotated[int | None, typer.Option(help="Test items per user.  [default: 1]")] = None,
-    ratio: Annotated[float | None, typer.Option(help="Instead: test by this share of each user's ratings.")] = None,
-    cold: Annotated[float | None, typer.Option(help="Hide the whole history of this share of the users.")] = None,
-    train: Annotated[Path | None, typer.Option(help="Your own split: the ratings to train on.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Your own split: the ratings to test by.")] = None,
+    test_items: Annotated[int | None, Option(help="Test items per user.  [default: 1]")] = None,
+    ratio: Annotated[float | None, Option(help="Instead: test by this share of each user's ratings.")] = None,
+    cold: Annotated[float | None, Option(help="Hide the whole history of this share of the users.")] = None,
+    train: Annotated[Path | None, Option(help="Your own split: the ratings to train on.")] = None,
+    test: Annotated[Path | None, Option(help="Your own split: the ratings to test by.")] = None,
     validation: Annotated[
-        Path | None, typer.Option(help="Your own split: the ratings to validate by.  [default: some of --train]")
+        Path | None, Option(help="Your own split: the ratings to validate by.  [default: some of --train]")
     ] = None,
-    official: Annotated[
-        Path | None, typer.Option(help="Import a split: user, valid_item, test_item, negatives_99.")
-    ] = None,
+    official: Annotated[Path | None, Option(help="Import a split: user, valid_item, test_item, negatives_99.")] = None,
     source_address: reading.FromOption = None,
     query: reading.QueryOption = None,
     columns: reading.ColumnsOption = None,
@@ -92,7 +83,7 @@ def split(
             made = read_official(official, how.read_some(ratings, threshold).ratings.positives().rated())
             reason = "whom the official split does not name"
         else:
-            timed = by is OrderName.TIME
+            timed = by == "time"
             file = how.read_some(ratings, threshold, with_times=timed)
             if timed and (file.times is None or np.isnan(file.times).any()):
                 rule = "--by time needs the time of every rating; say which column it is with --columns …,time=…"

@@ -6,11 +6,10 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-import typer
+from typer import Argument, Option
 
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
@@ -39,29 +38,22 @@ _NETWORKS: Final = "networks"
 _FEW: Final = 0.2
 """A release that covers a smaller share of the users may be of ids of another kind."""
 """Where a model folder keeps the networks that other trainings can start from."""
-
-
-class PresetName(StrEnum):
-    """The presets that settings start from."""
-
-    DEFAULT = "default"
-    FAST = "fast"
-    PAPER = "paper"
+PresetName: TypeAlias = Literal["default", "fast", "paper"]
 
 
 def train(
-    out: Annotated[Path, typer.Option(help="The model folder to create.")],
+    out: Annotated[Path, Option(help="The model folder to create.")],
     data: Annotated[
         Path | None,
-        typer.Argument(help=f"A split folder (to measure), or the target's ratings (to recommend): {reading.FILES}."),
+        Argument(help=f"A split folder (to measure), or the target's ratings (to recommend): {reading.FILES}."),
     ] = None,
-    release: Annotated[Path | None, typer.Option(help="A release folder of the source party.")] = None,
+    release: Annotated[Path | None, Option(help="A release folder of the source party.")] = None,
     source: Annotated[
-        Path | None, typer.Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext, instead of a release.")
+        Path | None, Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext, instead of a release.")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             autocompletion=METHODS.complete,
             help=f"{', '.join(METHODS.own)}; another that is installed (see pricdr list); or one of your own as "
@@ -69,39 +61,32 @@ def train(
         ),
     ] = None,
     preset: Annotated[
-        PresetName | None,
-        typer.Option(help="Settings to start from; fast is for a first look.  [default: default]"),
+        PresetName | None, Option(help="Settings to start from; fast is for a first look.  [default: default]")
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(help="Of ratings: a measured model, whose method, settings, epochs and trust are carried over."),
+        Option(help="Of ratings: a measured model, whose method, settings, epochs and trust are carried over."),
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option(
-            help="A model of the same data and settings, whose network is used again.  [default: one beside --out]"
-        ),
+        Option(help="A model of the same data and settings, whose network is used again.  [default: one beside --out]"),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="The most passes over the data.", max=1_000_000)] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="The seed of the training.  [default: 0]", min=0, max=MAX_SEED)
-    ] = None,
-    device: Annotated[DeviceName | None, typer.Option(help="auto uses a GPU if there is one.  [default: auto]")] = None,
-    bf16: Annotated[bool, typer.Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue where a stopped run of the same --out ended.")
-    ] = False,
+    config: Annotated[Path | None, Option(help="A TOML file of settings that replace the preset's.")] = None,
+    epochs: Annotated[int | None, Option(help="The most passes over the data.", max=1_000_000)] = None,
+    seed: Annotated[int | None, Option(help="The seed of the training.  [default: 0]", min=0, max=MAX_SEED)] = None,
+    device: Annotated[DeviceName | None, Option(help="auto uses a GPU if there is one.  [default: auto]")] = None,
+    bf16: Annotated[bool, Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue where a stopped run of the same --out ended.")] = False,
     public_key: PublicKeyOption = None,
     revocations: RevocationsOption = None,
     allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
+        bool, Option("--allow-unverified", help="Use a release that fails pricdr verify.")
     ] = False,
     allow_not_private: Annotated[
-        bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
+        bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
     ] = False,
     threshold: Annotated[
-        float | None, typer.Option(help="For files of ratings: count only rows rated at least this.")
+        float | None, Option(help="For files of ratings: count only rows rated at least this.")
     ] = None,
     source_address: reading.FromOption = None,
     query: reading.QueryOption = None,
@@ -133,13 +118,13 @@ def train(
     reading.require_one_stream(rows, source)
     on_split = isinstance(rows, Path) and (rows / "split.json").is_file()
     if on_split and source is None:
-        about_files = {"--threshold": threshold} | dict.fromkeys(how.given(), True)
-        refuse_given(about_files, "this is for files of ratings, a split was made with its own")
+        rule = "this is for files of ratings, a split was made with its own"
+        refuse_given({"--threshold": threshold} | how.given(), rule)
     carried = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
     measured = None if like is None else _measured(like, on_split, carried, release, source, public_key)
     default = "hetero" if release or source else "dmf"
     configured = _configured(method or default, preset, config) if measured is None else method_of(measured)
-    configured = _with_flags(configured, epochs=epochs, seed=seed, device=device and device.value, bf16=bf16 or None)
+    configured = _with_flags(configured, epochs=epochs, seed=seed, device=device, bf16=bf16 or None)
     require_absent(out)
     received = _received(release, public_key, allow_unverified=allow_unverified)
     check_revocations(received, revocations)
@@ -205,9 +190,9 @@ def _configured(method: str, preset: PresetName | None, config: Path | None) -> 
     own = {} if config is None else read_toml(config)
     named = name_given(METHODS, method)
     try:
-        if preset is PresetName.FAST:
+        if preset == "fast":
             return configure(named, {**FAST, **own})
-        return configure(with_preset(named, preset or PresetName.DEFAULT), own)
+        return configure(with_preset(named, preset or "default"), own)
     except ParameterError as error:
         raise ParameterError(f"{config}: {error}" if own else str(error)) from error
 

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import PublicKeyOption, RevocationsOption, check_revocations
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="The release folder.")],
+    folder: Annotated[Path, Argument(help="The release folder.")],
     public_key: PublicKeyOption = None,
     revocations: RevocationsOption = None,
 ) -> None:

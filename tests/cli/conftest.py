@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from pricdr import Guarantee, cli, synthetic_pair
 from pricdr import publish as lib_publish
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.data.tables import write_ratings
+from pricdr.models.fitted import FittedModel, Origin
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
 
@@ -135,19 +138,7 @@ def refused_publish(here, ledger, refused) -> Callable[..., str]:
     return run
 
 
-@pytest.fixture
-def process(here) -> Callable[..., Outcome]:
-    """Run a command in a process of its own."""
-
-    def run(*arguments: object, seconds: float = 120) -> Outcome:
-        command = [sys.executable, "-m", "pricdr", *map(str, arguments)]
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=seconds, check=False)
-        return Outcome(done.returncode, done.stdout, done.stderr)
-
-    return run
-
-
-def _default_signals() -> None:
+def default_signals() -> None:
     """What nohup, or a shell that runs the tests in the background, has ignored is heeded again."""
     for sent in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(sent, signal.SIG_DFL)
@@ -159,10 +150,9 @@ def start(here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "pricdr", *map(str, arguments)]
-        pipe = subprocess.PIPE
+        command, pipe = [sys.executable, "-m", "pricdr", *map(str, arguments)], subprocess.PIPE
         running.append(
-            subprocess.Popen(command, cwd=here, stdout=pipe, stderr=pipe, text=True, preexec_fn=_default_signals)
+            subprocess.Popen(command, cwd=here, stdout=pipe, stderr=pipe, text=True, preexec_fn=default_signals)
         )
         return running[-1]
 
@@ -218,6 +208,16 @@ _STEPS = Steps()  # an audit hook cannot be removed, so there is one for all tes
 @pytest.fixture
 def steps() -> Steps:
     return _STEPS
+
+
+def bpr_model(users: int, items: int, seed: int = 1) -> FittedModel:
+    """A model of vectors of small whole numbers, whose users have rated one item in ten; every other one has a row."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-3, 4, (users + items, 8)).astype(np.float32)
+    seen = sp.csr_array((np.random.default_rng(0).random((users, items)) < 0.1).astype(np.float64))
+    names = [tuple(f"{kind}{at}" for at in range(size)) for kind, size in (("u", users), ("i", items))]
+    bias, covered = np.zeros(items, dtype=np.float32), np.arange(users) % 2 == 0
+    return FittedModel("bpr", *names, vectors[:users], vectors[users:], bias, seen, covered, origin=Origin({}, None))
 
 
 @pytest.fixture(scope="session")

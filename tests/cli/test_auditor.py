@@ -1,14 +1,15 @@
-"""What an auditor runs: ``inspect --json`` and ``--html``, ``revoke``, ``verify --revocations``."""
+"""What the target party and its auditor run: ``keygen``, ``verify``, ``inspect``, ``export``, ``revoke``."""
 
 import json
+import os
+import re
 import shutil
+import stat
 
 import pytest
 
 from pricdr.signing import fingerprint, read_public_key
 from tests.settings import config
-
-HOSTILE = "\x1b[2J"
 
 
 @pytest.fixture
@@ -24,58 +25,85 @@ def key_fingerprint(here, signed):
     return fingerprint(read_public_key(here / "key.pub"))
 
 
-# keygen, verify, inspect
+def test_keygen_makes_a_pair_only_its_owner_can_read(here, pricdr):
+    old = os.umask(0)
+    try:
+        said, shown = pricdr("keygen", "--out", "my keys/source").out.splitlines()
+    finally:
+        os.umask(old)
+    assert said == "private key my keys/source (keep it), public key my keys/source.pub (hand it out)"
+    assert re.fullmatch("fingerprint: [0-9a-f]{64}", shown)
+    private, public = here / "my keys" / "source", here / "my keys" / "source.pub"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert "PRIVATE KEY" in private.read_text()
+    assert "PUBLIC KEY" in public.read_text()
+    assert {path.name for path in private.parent.iterdir()} == {"source", "source.pub"}
 
 
-def test_json_holds_everything_that_the_screen_shows(pricdr, signed, key_fingerprint):
-    outcome = pricdr("inspect", signed, "--json", "-", "--public-key", "key.pub")
-    assert outcome.code == 0
-    content = json.loads(outcome.out)
-    screen = " ".join(outcome.err.split())
+def test_a_signed_release_verifies_and_a_key_that_nobody_gave_vouches_for_nothing(signed, key_fingerprint, pricdr):
+    assert "signed by the given key" in pricdr("verify", signed, "--public-key", "key.pub").out
+    unasked = pricdr("verify", signed)
+    assert unasked.code == 0
+    assert "a key nobody vouched for" in unasked.out
+    assert f"fingerprint of the key: {key_fingerprint}" in unasked.out
+
+
+def test_an_export_is_of_a_release_that_verifies(here, release, pricdr, refused):
+    outcome = pricdr("export", release, "--out", "rows.parquet")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("wrote rows.parquet: ")
+    refused("export", release, "--out", "rows.parquet", says="exists already")
+
+
+# inspect
+
+
+def test_inspect_tells_a_privacy_officer_what_is_promised(release, pricdr):
+    outcome = pricdr("inspect", release)
+    assert (outcome.code, outcome.err) == (0, "")
+    headings = ("What is promised", "What is not protected", "Who has ratings at all", "Budget", "No ledger")
+    promise = "epsilon = 4 and delta = 1e-06, for one rating"
+    for words in (*headings, promise, "verified: files, figures and promise agree"):
+        assert words in outcome.out
+    assert max(map(len, outcome.out.splitlines())) <= 100
+
+
+def test_json_and_page_hold_everything_that_the_screen_shows(pricdr, here, signed, key_fingerprint, refused):
+    outcome = pricdr("inspect", signed, "--json", "-", "--public-key", "key.pub", "--html", "found/it.html")
+    assert outcome.code == 0, outcome.err
+    content, screen = json.loads(outcome.out), " ".join(outcome.err.split()).replace("- ", "")
     for section in content["sections"]:
         for line in (section["title"], *section["lines"]):
-            assert " ".join(line.split()) in screen.replace("- ", "")
+            assert " ".join(line.split()).replace("- ", "") in screen
     assert (content["layout_version"], content["issuer"], content["verified"]) == (1, "Films & Co.", True)
-    assert content["signature"] == {
-        "public_key": content["certificate"]["signed_by"],
-        "fingerprint": key_fingerprint,
-        "given": True,
-    }
-    assert "verified: files, figures and promise agree" in outcome.err
-
-
-def test_json_and_page_go_into_new_files(pricdr, here, signed, key_fingerprint, refused):
-    outcome = pricdr("inspect", signed, "--json", "found/it.json", "--html", "found/it.html")
-    assert outcome.code == 0, outcome.err
-    assert "What is promised" in outcome.out
-    assert json.loads((here / "found" / "it.json").read_text())["signature"]["given"] is False
+    key = content["certificate"]["signed_by"]
+    assert content["signature"] == {"public_key": key, "fingerprint": key_fingerprint, "given": True}
     page = (here / "found" / "it.html").read_text()
-    for shown in (key_fingerprint, "Films &amp; Co.", "data:image/svg+xml", "a key that nobody vouched for here"):
+    for shown in (key_fingerprint, "Films &amp; Co.", "data:image/svg+xml"):
         assert shown in page
-    refused("inspect", signed, "--html", "found/it.html", says="exists already")
-    refused("inspect", signed, "--json", "found/it.json", says="exists already")
+    assert pricdr("inspect", signed, "--json", "it.json", "--html", "it.html").code == 0
+    assert json.loads((here / "it.json").read_text())["signature"]["given"] is False
+    assert "a key that nobody vouched for here" in (here / "it.html").read_text()
+    refused("inspect", signed, "--html", "it.html", says="exists already")
 
 
-# two releases
-
-
-def test_inspecting_two_exits_with_0_1_and_2(pricdr, publish, ratings, signed, here):
+def test_inspecting_two_exits_with_0_1_and_2(pricdr, publish, ratings, signed, key_fingerprint, here):
     shutil.copytree(signed, here / "copy")
     same = pricdr("inspect", "signed", "copy")
     assert (same.code, same.err) == (0, "")
     assert "no difference" in same.out
     (here / "users.txt").write_text("alice\nbob\nzoe\n")
-    assert publish(ratings, "--epsilon", 2, "--users", "users.txt", out="other").code == 0
-    found = pricdr("inspect", "signed", "other")
-    assert (found.code, found.err) == (1, "")
-    for line in (
-        "  epsilon: 4 -> 2",
-        "users: 2 in both, 1 added, 1 removed",
-        "  issuer: Films & Co. -> none",
-        "budget: the same",
-        "rows: other numbers",
-    ):
-        assert line in found.out.split("\n")
+    assert publish(ratings, "--epsilon", 2, "--dim", 4, "--users", "users.txt", out="other").code == 0
+    found = pricdr("inspect", "signed", "other", "--json", "-")
+    assert found.code == 1
+    changes = ("epsilon: 4 -> 2", "issuer: Films & Co. -> none", f"signed_by: SHA-256 {key_fingerprint} -> none")
+    users, rows = "users: 2 in both, 1 added, 1 removed", "rows: other numbers"
+    assert {*(f"  {change}" for change in changes), users, rows, "budget: the same"} <= set(found.err.split("\n"))
+    content = json.loads(found.out)
+    keys = "before after layout_version same same_matrix sentences users changes"
+    assert list(content) == keys.split()
+    changed = {change["field"]: (change["before"], change["after"]) for change in content["changes"]}
+    assert (changed["dim"], changed["signed_by"][1]) == ((8, 4), None)
     (here / "copy" / "README.md").write_text("all is well")
     broken = pricdr("inspect", "signed", "copy")
     assert (broken.code, broken.err.count("\n"), broken.out) == (2, 1, "")
@@ -94,20 +122,6 @@ def test_inspecting_two_shows_where_long_texts_differ_and_calls_no_limit_none(pu
     assert not any("none" in line for line in worst)
 
 
-def test_inspecting_two_for_programs(pricdr, publish, ratings, signed, key_fingerprint):
-    assert publish(ratings, "--dim", 4, out="other").code == 0
-    outcome = pricdr("inspect", "signed", "other", "--json", "-")
-    assert outcome.code == 1
-    content = json.loads(outcome.out)
-    assert list(content) == [
-        *("before", "after", "layout_version", "same", "same_matrix", "sentences", "users", "changes"),
-    ]
-    changes = {change["field"]: (change["before"], change["after"]) for change in content["changes"]}
-    assert changes["dim"] == (8, 4)
-    assert changes["signed_by"][1] is None
-    assert f"signed_by: SHA-256 {key_fingerprint} -> none" in outcome.err
-
-
 # revoke, and who heeds it
 
 
@@ -118,13 +132,10 @@ def revoked(pricdr, signed):
     return signed
 
 
-def test_a_revoked_release_fails_to_verify_in_one_line(revoked, refused, pricdr):
+def test_a_revoked_release_fails_to_verify_and_is_not_trained_with(revoked, refused, ratings, pricdr, publish):
     says = ("the release was revoked on", 'for this reason: "wrong user list"')
     refused("verify", revoked, "--revocations", "notices", says=says, code=1)
     assert pricdr("verify", revoked).code == 0
-
-
-def test_train_heeds_notices_too(revoked, refused, ratings, pricdr, publish):
     train = ("train", ratings, "--out", "model", "--method", "ease-release")
     refused(*train, "--release", revoked, "--revocations", "notices", says="was revoked on", code=1)
     alone = ("train", ratings, "--out", "model", "--method", "popularity")
@@ -137,16 +148,13 @@ def test_train_heeds_notices_too(revoked, refused, ratings, pricdr, publish):
 
 def test_what_does_not_count_is_warned_of_and_bounded(revoked, pricdr, here):
     for number in range(8):
-        (here / "notices" / f"{number}{HOSTILE}.revocation").write_text("junk")
-    assert pricdr("keygen", "--out", "another").code == 0
+        (here / "notices" / f"{number}\x1b[2J.revocation").write_text("junk")
     (here / "notices" / "README.md").write_text("not a notice, and not called one")
-    outcome = pricdr("verify", revoked, "--revocations", "notices")
-    assert outcome.code == 1, "a crowd of junk hides nothing"
+    assert pricdr("verify", revoked, "--revocations", "notices").code == 1, "a crowd of junk hides nothing"
     for notice in (here / "notices").glob("?" * 64 + ".revocation"):
         notice.unlink()
     outcome = pricdr("verify", revoked, "--revocations", "notices")
-    assert outcome.code == 0
-    assert outcome.err.count("warning: notices: ") == 6
+    assert (outcome.code, outcome.err.count("warning: notices: ")) == (0, 6)
     assert "3 more were ignored" in outcome.err
     assert "\x1b" not in outcome.err
     assert "no notice in notices revokes it (0 read)" in outcome.out

@@ -34,31 +34,25 @@ def in_namespace(here):
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc, where nobody can write")
 def test_an_output_where_nobody_can_write_is_refused(ratings, refused_publish, refused):
     refused_publish(ratings, "--out", "/proc/release", says="cannot write /proc/release: ")
-    refused("demo", "--out", "/proc/demo", says="cannot write /proc/demo: ")
-    refused("keygen", "--out", "/proc/key", says="cannot write /proc/key: ")
-    refused(
-        *("ledger", "init", "/proc/ledger", "--epsilon", 1, "--delta", 1e-6, "--unit", "rating"),
-        says="cannot write /proc/ledger: ",
-    )
+    for command in ("demo --out", "keygen --out", "ledger init --epsilon 1 --delta 1e-6"):
+        refused(*command.split(), "/proc/output", says="cannot write /proc/output: ")
 
 
-def test_a_read_only_file_system_is_refused(here, ratings, in_namespace):
-    done = in_namespace(
-        'mount -t tmpfs -o ro tmpfs mount && "$@"; code=$?; ls -A mount; exit $code',
-        *("-m", "pricdr", "publish", ratings, *ARGUMENTS, "--out", "mount/sub/release"),
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: cannot write mount/sub/release: Read-only file system\n"
-
-
-def test_a_full_disk_is_refused_in_units_that_say_something(here, in_namespace):
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("ro", "cannot write mount/sub/release: Read-only file system"),
+        ("size=256k", r"the release needs 3\d\d\.\d kB, 2\d\d\.\d kB are free on mount/sub"),
+    ],
+)
+def test_a_read_only_or_full_file_system_is_refused(here, in_namespace, options, fault):
     pl.DataFrame({"user": range(300), "item": range(300)}).write_csv(here / "r.csv")
     done = in_namespace(
-        'mount -t tmpfs -o size=256k tmpfs mount && "$@"; code=$?; ls -A mount >&2; exit $code',
-        *("-m", "pricdr", "publish", "r.csv", *ARGUMENTS, "--out", "mount/release", "--dim", 212),
+        f'mount -t tmpfs -o {options} tmpfs mount && "$@"; code=$?; ls -A mount >&2; exit $code',
+        *("-m", "pricdr", "publish", "r.csv", *ARGUMENTS, "--out", "mount/sub/release", "--dim", 212),
     )
     assert done.returncode == 2
-    assert re.fullmatch(r"error: the release needs 3\d\d\.\d kB, 2\d\d\.\d kB are free on mount\n", done.stderr)
+    assert re.fullmatch(f"error: {fault}\n", done.stderr)
 
 
 def test_the_room_of_a_release_is_taken_before_the_spend(ratings, ledger, publish, monkeypatch):
@@ -86,7 +80,7 @@ runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("limit", [2000, 40_000, 70_000, 200_000], ids=lambda limit: f"{limit} bytes")
+@pytest.mark.parametrize("limit", [2000, 70_000, 200_000], ids=lambda limit: f"{limit} bytes")
 def test_a_release_that_may_not_grow_to_its_size_is_refused_before_the_spend(here, ratings, ledger, limit):
     (here / "users.txt").write_text("alice\nbob\n")
     before = ledger.read_bytes()
@@ -103,8 +97,8 @@ def test_a_release_that_may_not_grow_to_its_size_is_refused_before_the_spend(her
         assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "ratings.csv", "users.txt"]
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO], ids=os.strerror)
-def test_a_disk_that_fails_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps, code):
+@pytest.mark.parametrize("error", [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO)], ids=str)
+def test_a_disk_that_fails_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps, error):
     folder = here / "out"
     folder.mkdir()
     options = ("--ledger", ledger, "--epsilon", 0.1, "--threshold", 1, "--users", here / "users.txt")
@@ -114,21 +108,19 @@ def test_a_disk_that_fails_at_any_step_leaves_nothing_behind(here, ratings, ledg
     assert whole.seen > 8
     refusals = 0
     for at in range(1, whole.seen + 1):
-        with steps.watched(folder, OSError(code, os.strerror(code)), at):
+        with steps.watched(folder, error, at):
             outcome = publish(ratings, *options, out=folder / "release")
         if outcome.code == 0:  # sweeping and tidying may fail: the release is whole all the same
             assert verify(folder / "release").users == ("alice",)
             shutil.rmtree(folder / "release")
         else:
             refusals += 1
-            assert outcome.code == 2
-            assert outcome.err == f"error: cannot write {folder}/release: {os.strerror(code)}\n"
+            assert (outcome.code, outcome.err) == (2, f"error: cannot write {folder}/release: {error.strerror}\n")
         assert [path.name for path in folder.iterdir()] == ["counted"]
     assert refusals > whole.seen // 2
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=os.strerror)
-def test_a_disk_that_fails_under_the_ledger_never_loses_a_line(here, ratings, pricdr, publish, steps, code):
+def test_a_disk_that_fails_under_the_ledger_never_loses_a_line(here, ratings, pricdr, publish, steps):
     folder = here / "books"
     folder.mkdir()
     ledger = folder / "budget.jsonl"
@@ -137,7 +129,7 @@ def test_a_disk_that_fails_under_the_ledger_never_loses_a_line(here, ratings, pr
         assert publish(ratings, "--epsilon", 0.1, "--ledger", ledger, out="counted").code == 0
     for at in range(1, whole.seen + 1):
         before = ledger.read_bytes()
-        with steps.watched(folder, OSError(code, os.strerror(code)), at):
+        with steps.watched(folder, OSError(errno.EIO, os.strerror(errno.EIO)), at):
             outcome = publish(ratings, "--epsilon", 0.1, "--ledger", ledger, out=f"release{at}")
         assert (outcome.code == 0) == (here / f"release{at}").exists()
         assert "Traceback" not in outcome.err

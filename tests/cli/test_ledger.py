@@ -1,18 +1,31 @@
-"""``pricdr ledger`` and ``publish --ledger``: one budget over every release."""
+"""``pricdr ledger`` and ``publish --ledger``: one budget over every release, what is left, and what fits into it."""
 
+import json
 import stat
 import sys
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from pricdr import Guarantee, Ledger, Unit
+from pricdr.errors import BudgetError, ParameterError
+from pricdr.privacy.ledger import Balance
+from pricdr.privacy.plan import MAX_RELEASES, allowance_at, equal_allowance
 
-def init(pricdr, file, epsilon=8, unit="rating"):
-    return pricdr("ledger", "init", file, "--epsilon", epsilon, "--delta", 1e-6, "--unit", unit)
+BUDGET = Guarantee(epsilon=8, delta=1e-6)
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    return Ledger.create(tmp_path / "fresh.jsonl", BUDGET)
+
+
+def spend(ledger, mu):
+    return ledger.spend(mu=mu, dim=8, unit=Unit.RATING, strategy="spectral", promise="")
 
 
 def test_init_creates_a_private_file_and_says_the_budget(here, pricdr):
-    outcome = init(pricdr, "sub dir/budget.jsonl")
-    assert outcome.code == 0
+    outcome = pricdr("ledger", "init", "sub dir/budget.jsonl", "--epsilon", 8, "--delta", 1e-6)
     assert "(8, 1e-06)-differential privacy for one rating, over all releases together" in outcome.out
     file = here / "sub dir" / "budget.jsonl"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -20,37 +33,36 @@ def test_init_creates_a_private_file_and_says_the_budget(here, pricdr):
 
 
 def test_show_tells_budget_spends_and_what_is_left(ratings, ledger, publish, pricdr):
-    fresh = pricdr("ledger", "show", ledger)
-    assert fresh.code == 0
-    assert "in 0 releases; room for one more release of epsilon 8 at this delta" in fresh.out
+    assert "in 0 releases; room for one more release of epsilon 8 at this delta" in pricdr("ledger", "show", ledger).out
     assert publish(ratings, "--ledger", ledger, "--epsilon", 2).code == 0
-    lines = pricdr("ledger", "show", ledger).out.splitlines()
-    assert lines[0].startswith("budget: (8, 1e-06)-differential privacy for one rating, however each release is chosen")
-    assert lines[1].split()[0] == "1"
-    assert "spectral" in lines[1]
-    assert lines[2].startswith("spent: epsilon 2 ")
-    assert "in 1 release; room for one more release of epsilon 7.58995" in lines[2]
-    assert "had all been fixed in advance; the promise is the budget" in lines[3]
-    room = lines[2].split("epsilon ")[-1].split()[0]
+    budget, first, spent, meaning, _ = pricdr("ledger", "show", ledger).out.splitlines()
+    assert budget == "budget: (8, 1e-06)-differential privacy for one rating, however each release is chosen"
+    assert first.split()[0] == "1"
+    assert "spectral" in first
+    assert spent.startswith("spent: epsilon 2 ")
+    assert "in 1 release; room for one more release of epsilon 7.58995" in spent
+    assert "had all been fixed in advance; the promise is the budget" in meaning
+    room = spent.split("epsilon ")[-1].split()[0]
     assert publish(ratings, "--ledger", ledger, "--epsilon", float(room) * 0.9999, out="fits").code == 0
 
 
-def test_an_overspend_is_refused_before_anything_is_drawn(here, ratings, ledger, publish, refused_publish, monkeypatch):
+def test_an_overspend_is_refused_before_anything_is_drawn(ratings, ledger, publish, refused_publish, monkeypatch):
     assert publish(ratings, "--ledger", ledger, "--epsilon", 6, out="first").code == 0
 
     def drawn(*_, **__):
         raise AssertionError("something was drawn")
 
-    module = sys.modules["pricdr._publish"]
     for name in ("Secret", "Simulation", "Run"):
-        monkeypatch.setattr(module, name, drawn)
-    monkeypatch.setattr("secrets.token_bytes", drawn)
-    monkeypatch.setattr("os.urandom", drawn)
-    error = refused_publish(ratings, "--epsilon", 7, code=1, says=("budget.jsonl", "refuses", "spent so far epsilon 6"))
-    assert "budget 8 at delta 1e-06" in error
-    with monkeypatch.context() as control:
-        control.delenv("PRICDR_TRACEBACK", raising=False)
-        assert "something was drawn" in publish(ratings, "--ledger", ledger, "--epsilon", 1).err
+        monkeypatch.setattr(sys.modules["pricdr._publish"], name, drawn)
+    for name in ("secrets.token_bytes", "os.urandom"):
+        monkeypatch.setattr(name, drawn)
+    says = ("budget.jsonl", "refuses", "spent so far epsilon 6", "budget 8 at delta 1e-06")
+    refused_publish(ratings, "--epsilon", 7, code=1, says=says)
+    monkeypatch.delenv("PRICDR_TRACEBACK", raising=False)
+    assert "something was drawn" in publish(ratings, "--ledger", ledger, "--epsilon", 1).err
+
+
+# verify and repair
 
 
 @pytest.fixture
@@ -64,17 +76,15 @@ def paid(here, ratings, ledger, publish):
 
 def test_verify_says_that_a_ledger_holds_its_releases(paid, pricdr):
     ledger, folders = paid
-    alone = pricdr("ledger", "verify", ledger)
-    assert (alone.code, alone.err) == (0, "")
-    assert "ok: " in alone.out
+    alone, whole = pricdr("ledger", "verify", ledger), pricdr("ledger", "verify", ledger, *folders)
+    assert (alone.code, alone.err, whole.code, whole.err) == (0, "", 0, "")
     assert "give the releases made from it" in alone.out
-    outcome = pricdr("ledger", "verify", ledger, *folders)
-    assert outcome.code == 0
-    assert "2 releases" in outcome.out
-    assert "it holds every release given (2)" in outcome.out
+    assert "2 releases" in whole.out
+    assert "it holds every release given (2)" in whole.out
+    assert "not among these: release 1 of the ledger" in pricdr("ledger", "verify", ledger, folders[1]).out
 
 
-def test_verify_finds_a_ledger_that_was_restored_from_a_backup(here, ratings, paid, publish, refused):
+def test_verify_finds_a_ledger_that_was_restored_from_a_backup(ratings, paid, publish, refused):
     ledger, folders = paid
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:2]))
     refused("ledger", "verify", ledger, *folders, says=("release 2", "second", "rolled back"), code=1)
@@ -82,38 +92,118 @@ def test_verify_finds_a_ledger_that_was_restored_from_a_backup(here, ratings, pa
     refused("ledger", "verify", ledger, *folders, says=("release 2", "second", "rolled back"), code=1)
 
 
-def test_verify_finds_an_edit_and_tells_other_releases_apart(here, ratings, paid, publish, pricdr, refused):
+def test_verify_finds_an_edit_and_tells_other_releases_apart(ratings, paid, publish, pricdr, refused):
     ledger, folders = paid
-    assert publish(ratings, out="none").code == 0
-    init(pricdr, "other.jsonl", epsilon=9)
+    assert pricdr("ledger", "init", "other.jsonl", "--epsilon", 9, "--delta", 1e-6).code == 0
     assert publish(ratings, "--ledger", "other.jsonl", out="other").code == 0
-    refused("ledger", "verify", ledger, *folders, "none", says=("none was made without a ledger",), code=1)
-    refused("ledger", "verify", ledger, *folders, "other", says=("other was made with a ledger other than",), code=1)
+    refused("ledger", "verify", ledger, *folders, "other", says="other was made with a ledger other than", code=1)
     ledger.write_bytes(ledger.read_bytes().replace(b'"epsilon":8.0', b'"epsilon":80.0'))
     refused("ledger", "verify", ledger, says=("line 1 was changed", "do not begin a new ledger"), code=1)
-    refused("ledger", "verify", "nowhere", says="No such file")
 
 
-def test_a_cut_line_is_repaired_by_its_release(paid, pricdr, refused):
+def test_a_cut_line_is_repaired_by_its_release_or_costs_all_that_was_left(ratings, paid, pricdr, publish, refused):
     ledger, folders = paid
     whole = ledger.read_bytes()
     ledger.write_bytes(whole[:-50])
-    refused("ledger", "show", ledger, says=("line 3 is cut off", "pricdr ledger repair"))
-    refused("ledger", "repair", ledger, says=("the release whose line was cut off", "--forfeit"))
     refused("ledger", "repair", ledger, folders[0], says="is that of release 2, and not of the one given")
-    refused("ledger", "repair", ledger, folders[1], "--forfeit", says="or --forfeit")
     outcome = pricdr("ledger", "repair", ledger, folders[1])
-    assert outcome.code == 0
+    assert (outcome.code, ledger.read_bytes()) == (0, whole)
     assert "pricdr ledger verify" in outcome.out
-    assert ledger.read_bytes() == whole
     refused("ledger", "repair", ledger, folders[1], says="needs no repair")
-
-
-def test_a_cut_line_without_its_release_costs_all_that_was_left(ratings, paid, pricdr, publish):
-    ledger, folders = paid
-    ledger.write_bytes(ledger.read_bytes()[:-50])
+    ledger.write_bytes(whole[:-50])
     assert pricdr("ledger", "repair", ledger, "--forfeit").code == 0
     assert "room for one more release of epsilon 0 " in pricdr("ledger", "show", ledger).out
     assert publish(ratings, "--ledger", ledger, "--epsilon", 0.1, out="more").code == 1
-    assert pricdr("ledger", "verify", ledger, folders[0]).code == 0
-    assert pricdr("ledger", "verify", ledger, folders[1]).code == 1
+    assert [pricdr("ledger", "verify", ledger, folder).code for folder in folders] == [0, 1]
+
+
+# plans
+
+
+@pytest.mark.parametrize("releases", [1, 2, 7, 52])
+def test_as_many_releases_as_planned_fit_and_not_one_more(fresh, releases):
+    allowance = equal_allowance(fresh.read(), releases)
+    for left in range(releases, 0, -1):
+        assert equal_allowance(fresh.read(), left).mu == pytest.approx(allowance.mu, rel=1e-9), "what was spent counts"
+        balance = spend(fresh, allowance.mu)
+    assert balance.epsilon == pytest.approx(8, rel=1e-9)
+    with pytest.raises(BudgetError):
+        spend(fresh, allowance.mu)
+    with pytest.raises(BudgetError, match="nothing is left"):
+        equal_allowance(balance, 1)
+
+
+def test_one_part_in_a_thousand_more_would_not_fit(fresh):
+    allowance = equal_allowance(fresh.read(), 7)
+    for _ in range(6):
+        spend(fresh, 1.001 * allowance.mu)
+    with pytest.raises(BudgetError):
+        spend(fresh, 1.001 * allowance.mu)
+
+
+@pytest.mark.parametrize("each", [8.0, 4.0, 1.0])
+def test_as_many_of_one_price_fit_as_the_plan_says_and_not_one_more(fresh, each):
+    allowance = allowance_at(fresh.read(), each)
+    for left in range(allowance.releases, 0, -1):
+        assert fresh.read().room_for(allowance.mu) == left
+        spend(fresh, allowance.mu)
+    with pytest.raises(BudgetError):
+        spend(fresh, allowance.mu)
+    with pytest.raises(BudgetError, match="too little is left for one more release"):
+        allowance_at(fresh.read(), each)
+
+
+def test_squares_add_up_so_52_releases_get_far_more_than_a_52nd():
+    unspent = Balance.unspent(BUDGET)
+    allowance = equal_allowance(unspent, 52)
+    assert (allowance.guarantee.epsilon, allowance.sigma) == (0.889813, pytest.approx(6.118, rel=1e-3))
+    assert equal_allowance(unspent, 1).guarantee == BUDGET
+    assert equal_allowance(unspent, MAX_RELEASES).sigma is None, "too small an epsilon for the default strategy"
+    for unit, sigma in ((Unit.RATING, 1.695), (Unit.USER, 2 * 1.695)):
+        budget = Guarantee(epsilon=8, delta=1e-6, unit=unit)
+        assert equal_allowance(Balance.unspent(budget), 4).sigma == pytest.approx(sigma, rel=1e-3)
+    for releases in (0, -1, 2.5, True, MAX_RELEASES + 1):
+        with pytest.raises(ParameterError, match="releases"):
+            equal_allowance(unspent, releases)
+
+
+def test_the_command_plans_without_a_ledger(pricdr):
+    outcome = pricdr("ledger", "plan", "--epsilon", 8, "--releases", 52)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "each of 52 more: epsilon 0.889813 at delta 1e-06 (mu 0.212387)" in outcome.out
+    assert "sigma it needs: 6.118" in outcome.out
+    user = pricdr("ledger", "plan", "--epsilon", 8, "--delta", 1e-8, "--unit", "user", "--releases", 2)
+    assert "(8, 1e-08)-differential privacy for one user" in user.out
+    assert "a clip of 1" in user.out
+    assert pricdr("ledger", "plan", "--epsilon", 8, "--releases", 100_000).code == 0  # no calendar goes that far
+
+
+def test_what_the_command_plans_can_be_published_and_no_more(ratings, ledger, pricdr, publish):
+    assert publish(ratings, "--ledger", ledger, "--epsilon", 3, out="first").code == 0
+    plan = json.loads(pricdr("ledger", "plan", ledger, "--releases", 3, "--json", "-").out)
+    assert plan["spent"]["releases"] == 1
+    assert date.fromisoformat(plan["last_of_weekly"]) - datetime.now(UTC).date() in (timedelta(13), timedelta(14))
+    price = ("--epsilon", plan["each"]["epsilon"])
+    assert [publish(ratings, "--ledger", ledger, *price, out=f"next{at}").code for at in range(4)] == [0, 0, 0, 1]
+    assert "at the price of the last one: 0 more releases" in pricdr("ledger", "show", ledger).out
+
+
+def test_every_ledger_command_writes_json_and_nothing_else(here, ratings, pricdr, publish):
+    def asked(*words):
+        return json.loads(pricdr("ledger", *words, "--json", "-").out)
+
+    budget, spent = {"epsilon": 8.0, "delta": 1e-6, "unit": "rating"}, {"epsilon": 0.0, "mu": 0.0, "releases": 0}
+    made = asked("init", "b.jsonl", "--epsilon", 8, "--delta", 1e-6)
+    assert made == {"ledger": "b.jsonl", "budget": budget, "spent": spent, "signed_by": None}
+    assert publish(ratings, "--ledger", "b.jsonl", "--strategy", "jlt").code == 0
+    shown, balance = asked("show", "b.jsonl"), Ledger("b.jsonl").read()
+    assert shown["budget"] == budget
+    assert shown["spent"] == {"epsilon": balance.epsilon, "mu": balance.mu, "releases": 1}
+    assert shown["room"] == {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": 2}
+    assert shown["releases"][0]["hash"] == balance.spends[0].hash
+    verified = asked("verify", "b.jsonl", "release")
+    assert (verified["holds"], verified["signed_by"]) == (["release"], None)
+    (here / "b.jsonl").write_bytes((here / "b.jsonl").read_bytes()[:-50])
+    assert asked("repair", "b.jsonl", "release")["repaired"]["number"] == 1
+    failed = pricdr("ledger", "verify", "nowhere", "--json", "-")
+    assert (failed.code, failed.out) == (2, "")

@@ -1,6 +1,5 @@
 """Bad input and wrong usage: one line, the exit code, no output, no staging, the ledger as it was."""
 
-import gzip
 import shlex
 import shutil
 from types import SimpleNamespace
@@ -8,27 +7,16 @@ from types import SimpleNamespace
 import pytest
 
 from pricdr import cli
+from tests.cli.conftest import RATINGS
 from tests.settings import config
 
-RATINGS = "user,item,rating\nalice,dune,5\nalice,emma,3\nbob,dune,1\nbob,it,4\ncarol,emma,2\n"
 FILES = {
     "empty.csv": b"",
-    "header.csv": b"user,item,rating\n",
-    "columns.csv": b"who,item\nalice,dune\n",
     "unrated.csv": b"user,item\nalice,dune\n",
     "nan.csv": b"user,item,rating\nalice,dune,nan\n",
-    "short.csv": b"user,item,rating\nalice,dune,5\nbob,it\n",
-    "nobody.csv": b"user,item\nalice,dune\n,it\n",
-    "junk.csv": bytes(range(256)) * 4,
-    "gzip.csv": gzip.compress(RATINGS.encode()),
-    "semicolons.csv": RATINGS.replace(",", ";").encode(),
     "ratings.xlsx": RATINGS.encode(),
     "twice.txt": b"alice\nbob\nalice\n",
-    "blank.txt": b"alice\n\nbob\n",
     "words.csv": b"item,genre\ndune,war\n",
-    "items.txt": b"dune\nemma\n",
-    "pdf.jsonl": b"%PDF",
-    "other.jsonl": b'{"pricdr_ledger": 9}\n',
     "precious/mine": b"mine",
 }
 HOSTILE = "\x1b[2J"
@@ -79,35 +67,22 @@ PUBLISH = [
     # files of ratings
     ("nowhere.csv", "nowhere.csv: no such file"),
     ("empty.csv", "empty.csv: the file is empty"),
-    ("header.csv", "header.csv: the file has a header and no rows"),
-    ("columns.csv", ("columns.csv", "no user column", "'who'")),
-    ("unrated.csv --threshold 3", ("unrated.csv", "rating column", "there is none")),
     ("unrated.csv --values --rating-bound 5 --rating-step 1", "there was no rating column"),
     ("nan.csv", ("row 1", "'nan'", "finite number")),
-    ("short.csv", ("row 2", "too short")),
-    ("nobody.csv", ("row 2", "user id is empty")),
-    ("junk.csv", ("junk.csv", "not text")),
-    ("gzip.csv", ("gzip.csv", "gzip")),
-    ("semicolons.csv", ("delimiter", "semicolons")),
     ("ratings.xlsx", ("unknown kind of file", ".csv")),
     ("ratings.csv --columns user=nobody,item=item", "no column 'nobody'"),
-    ("ratings.csv --columns user", ("columns must read", "'user'")),
     ("ratings.csv extra more", ("argument 'extra'; a pattern", "needs quotes")),
     ("s3://bucket/r.csv", ("s3://bucket/r.csv", "s3:// is not supported")),
     ("'red\x1b[31m.csv'", "\\u001b[31m"),
     # lists, keys, ledgers, outputs
     ("ratings.csv --users empty.csv", "empty.csv: the file is empty"),
-    ("ratings.csv --users blank.txt", "line 2 is blank"),
     ("ratings.csv --users twice.txt", "line 3 repeats the id 'alice' of line 1"),
-    ("ratings.csv --items twice.txt", ("twice.txt", "line 3")),
     ("ratings.csv --items nowhere.txt", "nowhere.txt: no such file"),
     ("ratings.csv --sign nowhere", ("nowhere", "No such file")),
     ("ratings.csv --sign ratings.csv", ("ratings.csv", "private key")),
     ("ratings.csv --ledger nowhere.jsonl", ("nowhere.jsonl", "No such file")),
-    ("ratings.csv --ledger precious", ("precious", "no regular file")),
     ("ratings.csv --ledger ratings.csv", ("not a valid ledger", "line 1")),
     ("ratings.csv --ledger users.jsonl", ("users.jsonl", "unit user", "unit rating")),
-    ("ratings.csv --ledger cut.jsonl", ("line 2 is cut off", "pricdr ledger repair")),
     ("ratings.csv --insecure-seed 7", ("not private", "ledger")),
     (f"ratings.csv {settings(insecure_no_noise=True)}", ("not private", "ledger")),
     *[(f"ratings.csv --out {name}", "exists already") for name in ("precious", "ratings.csv", "dangling", ".", "..")],
@@ -118,23 +93,18 @@ PUBLISH = [
     *[(f"ratings.csv --delta {value}", ("delta", "between 0 and 1")) for value in ("0", "1", "nan")],
     ("ratings.csv --epsilon 1e9", "too large to certify"),
     ("ratings.csv --epsilon many", ("--epsilon", "number", "got 'many'")),
-    ("ratings.csv --epsilon=lots", "got 'lots'"),
     ("ratings.csv --delta ''", "got ''"),
     ("ratings.csv --dim 0", ("dim", "at least 1")),
-    ("ratings.csv --dim 257", "at most 256 numbers per user, got 257"),
     ("ratings.csv --dim ten", ("--dim", "'ten'")),
-    (f"ratings.csv --strategy jlt --dim {10**13}", "at most 1,048,576 numbers per user"),
     ("ratings.csv --insecure-seed 1.5", "got '1.5'"),
     ("ratings.csv --threshold nan", ("threshold", "finite")),
     ("ratings.csv --clip 2", ("clip", "unit rating")),
     ("ratings.csv --unit item", ("--unit", "'item'", "'rating', 'user'")),
     ("ratings.csv --unit user", ("unit user", "clip")),
-    ("ratings.csv --unit user --clip 0", ("clip", "above 0")),
     ("ratings.csv --values", "go together"),
     ("ratings.csv --values --rating-bound 5", "go together"),
     ("ratings.csv --rating-bound 5", "go together"),
     ("ratings.csv --values --rating-bound 5 --rating-step 2", ("multiple", "5", "2")),
-    ("ratings.csv --values --rating-bound -5 --rating-step 1", ("rating_bound", "above 0")),
     ("ratings.csv --values --rating-bound 5 --rating-step 1 --threshold 3", ("--threshold", "--values")),
     # strategies and their settings
     ("ratings.csv --strategy magic", ("--strategy", "magic", "jlt", "sjlt")),
@@ -151,9 +121,7 @@ PUBLISH = [
     (f"ratings.csv --strategy jlt {settings(refine=False)}", "refine is no setting of strategy jlt"),
     (f"ratings.csv --strategy jlt {settings(learn_from='all')}", "learn-from is no setting of strategy jlt"),
     (f"ratings.csv {settings(density=0.5)}", "density is no setting of strategy spectral"),
-    (f"ratings.csv --strategy sjlt {settings(density=1.01)}", ("density", "(0, 1]", "1.01")),
     (f"ratings.csv {settings(buckets=10)}", "buckets belongs to learn-from all"),
-    (f"ratings.csv {settings(buckets=0, learn_from='all')}", ("buckets", "at least 1")),
     (f"ratings.csv {settings(learn_from='others')}", ("learn-from", "others", "listed", "all")),
     (f"ratings.csv {settings(calibration='paper')}", ("paper", "not for spectral")),
     (f"ratings.csv {settings(issuer=HOSTILE)}", "issuer must be"),
@@ -188,55 +156,39 @@ OTHERS = [
     ("verify renamed", 1, ("certificate.json.sig", "missing")),
     ("verify signed --public-key other.pub", 1, "a key other than"),
     ("verify unsigned --public-key key.pub", 1, "not signed"),
-    ("verify signed --public-key key", 2, "public key"),
-    ("verify signed --public-key nowhere.pub", 2, ("nowhere.pub", "No such file")),
     ("verify signed --revocations nowhere", 2, "nowhere is not a folder of revocation notices"),
     ("inspect tampered --html page.html --json it.json", 1, "users.txt was changed"),
     ("inspect signed --html signed/page", 2, "put it beside releases"),
     ("inspect signed signed --html page.html", 2, "the page shows one release, not two"),
-    ("inspect signed nowhere", 2, "nowhere is not a release folder"),
-    ("inspect signed tampered", 2, "tampered does not verify, so there is nothing to compare"),
     ("inspect a b c", 2, "c"),
     ("export tampered --out new.parquet", 1, "users.txt was changed"),
     ("export unsigned --out new.csv", 2, "must end in .parquet"),
     ("revoke unsigned --key key --reason x --out notices", 2, "is not signed"),
     ("revoke signed --key other --reason x --out notices", 2, "other did not sign signed"),
-    ("revoke signed --key key.pub --reason x --out notices", 2, "no usable private key"),
     ("revoke signed --key key --reason '\x1b[2J' --out notices", 2, "reason must be"),
     ("revoke signed --key key --reason x --out signed/notices", 2, "beside releases"),
-    ("revoke nowhere --key key --reason x --out notices", 2, "no such folder"),
     ("audit", 2, ("a release folder", "--epsilon")),
     ("audit nowhere", 2, "no such folder"),
     ("audit signed --users 50", 2, "a release folder states its own parameters"),
     ("audit --strategy jlt --epsilon 1", 2, "--delta"),
     ("audit --epsilon 1 --delta 1e-6 --users 0", 2, ("users", "at least 1")),
-    ("audit --epsilon 1 --delta 1e-6 --draws 0", 2, "draws"),
-    ("audit --epsilon 1 --delta 1e-6 --confidence 2", 2, "confidence"),
     ("audit --epsilon 1 --delta 1e-6 --public-key key.pub", 2, "has nothing to check here"),
     ("audit nowhere --json ratings.csv", 2, "exists already"),
     ("ledger nonsense", 2, "nonsense"),
     ("ledger init budget.jsonl --epsilon 99 --delta 1e-6", 2, "exists already"),
-    ("ledger init new --epsilon 0 --delta 1e-6", 2, ("epsilon", "above 0")),
     ("ledger init new --epsilon 1 --delta 1e-6 --unit week", 2, ("--unit", "week")),
-    ("ledger show nowhere", 2, "No such file"),
-    ("ledger show pdf.jsonl", 2, "pdf.jsonl is not a"),
-    ("ledger show other.jsonl", 2, "other.jsonl is not a"),
     ("ledger show cut.jsonl", 2, ("line 2 is cut off", "pricdr ledger repair")),
     ("ledger repair cut.jsonl", 2, ("the release whose line was cut off", "--forfeit")),
     ("ledger repair cut.jsonl paid --forfeit", 2, "or --forfeit"),
     ("ledger repair cut.jsonl unsigned", 2, "it was made without one"),
     ("ledger repair cut.jsonl --forfeit --public-key key.pub", 2, "has nothing to check here"),
-    ("ledger repair budget.jsonl --forfeit", 2, "needs no repair"),
     ("ledger verify budget.jsonl unsigned", 1, "unsigned was made without a ledger"),
-    ("ledger verify budget.jsonl tampered", 1, "tampered: users.txt was changed"),
     ("ledger verify budget.jsonl --public-key key.pub", 1, "not signed, so key.pub vouches for none of it"),
     ("ledger plan --releases 2", 2, ("a ledger", "--epsilon")),
     ("ledger plan budget.jsonl --releases 2 --unit user", 2, "a ledger, which states its budget"),
     ("ledger plan --epsilon 8", 2, "--releases"),
     ("ledger plan --epsilon 8 --releases 0", 2, "releases must be a whole number"),
-    ("ledger plan --epsilon 8 --delta 2 --releases 2", 2, "delta must lie"),
     ("ledger plan --epsilon 8 --releases 2 --each 1", 2, "either --releases"),
-    ("ledger plan --epsilon 8 --each 0", 2, "epsilon must be"),
     ("prepare ratings.csv --out new", 2, "target"),
     ("prepare ratings.csv ratings.csv --out new --threshold low", 2, ("--threshold", "'low'", "none")),
     ("prepare ratings.csv ratings.csv --out new --core two", 2, ("--core", "got 'two'")),
@@ -268,11 +220,3 @@ def test_bad_input_is_one_line_and_changes_nothing(work, monkeypatch, capsys, li
 def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ratings, refused_publish, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
     refused_publish(ratings, "--strategy", "jlt", "--dim", 10**6, says=("needs 12.1 MB", "1.0 MB are free"))
-
-
-def test_a_refusal_in_its_own_process_is_one_line_too(here, ratings, process, tree):
-    before = tree()
-    outcome = process("publish", ratings, "--epsilon", 0, "--delta", 1e-6, "--out", "release")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err == "error: epsilon must be a finite number above 0, got 0.0\n"
-    assert tree() == before

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import io
 import json
 import os
 from pathlib import Path
@@ -24,12 +25,10 @@ def last_event(text):
     return json.loads(text.splitlines()[-1])
 
 
-def parquet(**columns):
-    table = {"user": ["alice", "bob"], "item": ["dune", "emma"], **columns}
-    pl.DataFrame({name: values for name, values in table.items() if values is not None}).write_parquet("t.parquet")
-    content = Path("t.parquet").read_bytes()
-    Path("t.parquet").unlink()
-    return content
+def parquet(user=("alice", "bob")):
+    content = io.BytesIO()
+    pl.DataFrame({"user": user, "item": ["dune", "emma"]}).write_parquet(content)
+    return content.getvalue()
 
 
 FILE_FAULTS = {
@@ -37,7 +36,7 @@ FILE_FAULTS = {
     "a header alone": ("r.csv", lambda: HEADER, "r.csv: the file has a header and no rows"),
     "damaged": ("r.csv.gz", lambda: gzip.compress(HEADER + ROWS)[:-8] + bytes(8), "the gzip data is truncated or"),
     "cut-off Parquet": ("r.parquet", lambda: parquet()[:-20], "r.parquet: cannot be read as Parquet: truncated"),
-    "ids of another type": ("r.parquet", lambda: parquet(user=[1.5, 2.5]), "the user column 'user' holds DOUBLE"),
+    "ids of another type": ("r.parquet", lambda: parquet([1.5, 2.5]), "the user column 'user' holds DOUBLE"),
     "no column": ("r.csv", lambda: b"user,thing\nalice,dune\n", "no item column in the header; name them with"),
     "no header": ("r.csv", lambda: ROWS, "line 1 looks like data, not like a header; for a file without"),
     "ids in the header": ("r.csv", lambda: b"user,item,alice,alice\n", "the header names a column more than once"),

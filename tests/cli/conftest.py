@@ -10,15 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from pricdr import Guarantee, cli, synthetic_pair
 from pricdr import publish as lib_publish
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.data.tables import write_ratings
-from pricdr.models.fitted import FittedModel, Origin
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
 
@@ -208,16 +205,6 @@ _STEPS = Steps()  # an audit hook cannot be removed, so there is one for all tes
 @pytest.fixture
 def steps() -> Steps:
     return _STEPS
-
-
-def bpr_model(users: int, items: int, seed: int = 1) -> FittedModel:
-    """A model of vectors of small whole numbers, whose users have rated one item in ten; every other one has a row."""
-    rng = np.random.default_rng(seed)
-    vectors = rng.integers(-3, 4, (users + items, 8)).astype(np.float32)
-    seen = sp.csr_array((np.random.default_rng(0).random((users, items)) < 0.1).astype(np.float64))
-    names = [tuple(f"{kind}{at}" for at in range(size)) for kind, size in (("u", users), ("i", items))]
-    bias, covered = np.zeros(items, dtype=np.float32), np.arange(users) % 2 == 0
-    return FittedModel("bpr", *names, vectors[:users], vectors[users:], bias, seen, covered, origin=Origin({}, None))
 
 
 @pytest.fixture(scope="session")

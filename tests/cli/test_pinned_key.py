@@ -72,17 +72,15 @@ def test_only_what_the_pinned_key_signed_is_read(read, monkeypatch, command, giv
         assert says in outcome.err
 
 
-def test_the_option_wins_over_the_environment(read, monkeypatch):
+def test_the_option_wins_over_the_environment_and_a_key_that_is_not_there_is_refused(read, monkeypatch):
     monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
     assert read("verify", "resigned", "--public-key", "other.pub").code == 0
-
-
-def test_a_pinned_key_that_is_not_there_is_refused(read, monkeypatch):
-    monkeypatch.setenv("PRICDR_PUBLIC_KEY", "nowhere.pub")
-    for command in COMMANDS:
-        outcome = read(command, "signed")
-        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-        assert "nowhere.pub" in outcome.err
+    for pinned, says in (("nowhere.pub", "nowhere.pub"), ("", "PRICDR_PUBLIC_KEY is set and empty")):
+        monkeypatch.setenv("PRICDR_PUBLIC_KEY", pinned)  # an empty one is no way to switch the check off
+        for command in COMMANDS:
+            outcome = read(command, "signed")
+            assert (outcome.code, outcome.err.count("\n"), says in outcome.err) == (2, 1, True)
+    assert read("verify", "signed", "--public-key", "trusted.pub").code == 0
 
 
 @pytest.mark.parametrize("given", ["option", "environment"])
@@ -97,13 +95,24 @@ def test_a_pinned_key_and_no_verification_exclude_each_other(read, monkeypatch, 
     assert "PRICDR_PUBLIC_KEY" in outcome.err
 
 
-def test_an_empty_variable_is_no_way_to_switch_the_check_off(read, monkeypatch):
-    monkeypatch.setenv("PRICDR_PUBLIC_KEY", "")
-    for command in COMMANDS:
-        outcome = read(command, "unsigned")
-        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-        assert "PRICDR_PUBLIC_KEY is set and empty" in outcome.err
-    assert read("verify", "signed", "--public-key", "trusted.pub").code == 0
+@pytest.mark.parametrize(
+    ("name", "key", "says"),
+    [
+        ("ridge", "source.key.pub", ""),
+        ("popularity", "source.key.pub", ""),
+        ("ridge", "trusted.pub", "signed with a key other than"),
+        ("linear", "source.key.pub", "was not signed, or that was not verified"),
+        ("unverified", "source.key.pub", "was not signed, or that was not verified"),
+    ],
+)
+def test_a_pinned_key_is_asked_of_models_too(target, releases, pricdr, monkeypatch, name, key, says):
+    pinned = target / key if (target / key).exists() else releases / key
+    for options in (("--public-key", pinned), ()):
+        for command in (("recommend", target / name, "--out", "r.csv"), ("evaluate", target / name, target / "split")):
+            outcome, refused = pricdr(*command, *options), int(says != "")
+            assert (outcome.code, outcome.err.count("\n"), says in outcome.err) == (refused, refused, True)
+            (releases / "r.csv").unlink(missing_ok=True)
+        monkeypatch.setenv("PRICDR_PUBLIC_KEY", str(pinned))
 
 
 def test_a_ledger_that_the_pinned_key_did_not_sign_is_not_verified(pricdr, releases):

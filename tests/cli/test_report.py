@@ -66,7 +66,7 @@ def test_a_card_goes_to_the_screen_as_markdown_and_to_a_file_by_its_suffix(pricd
         (("{final}", "--out", "card.pdf"), "--out card.pdf: the file name must end in .md or .html"),
         (("{final}", "--out", "here.md"), "here.md exists already"),
         (("{final}", "--evaluation", "nowhere.json"), "nowhere.json cannot be read: No such file"),
-        (("{final}", "--evaluation", "here.md"), "here.md is not JSON that can be read"),
+        (("{final}", "--evaluation", "here.md"), "here.md: not what pricdr evaluate --json writes"),
     ],
 )
 def test_a_card_that_cannot_be_written_is_refused_in_one_line(refused, companies, here, arguments, says):

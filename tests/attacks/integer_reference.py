@@ -75,7 +75,7 @@ class WholeSums:
         run = Run(calibrated, randomness or Simulation(0), noisy=randomness is not None)
         with trace_steps(seen) as transcript, Secrets() as secrets:
             if self.form is Form.ITEMS:
-                self._model(pair).learn_items(self._hashed(entries, run), pair.guide, entries, run, secrets)
+                self._model(pair)._learn_items(self._hashed(entries, run), pair.guide, entries, run, secrets)
             else:
                 self._round(pair).publish(entries, run)
         return {one.step.name: np.rint(transcript[one.step.name] / one.grid.step) for one in calibrated}

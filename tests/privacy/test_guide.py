@@ -162,7 +162,7 @@ def test_item_rows_are_finite_for_every_floor_that_is_accepted(last):
     model = Spectral(learn_from="all", floor=MIN_FLOOR)
     sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
     for variance in (1.0, 1e-12, 1e12):
-        rows = model.rows_from(sums * variance**0.5, variance, last=last)
+        rows = model._rows_from(sums * variance**0.5, variance, last=last)
         assert np.isfinite(rows).all()
         assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12  # noisy_sums shortens by as much again
 

@@ -157,10 +157,10 @@ class Spectral(LearntInRounds):
             stream, cap = run.randomness.stream("buckets"), BUCKET_CAP * entries.most
             others, bucket_of = into_buckets(others, entries.items, self.buckets, stream, cap=cap)
         rows = unit_gaussian_rows(run.randomness.stream("first item rows"), others.shape[1], width)
-        vectors = self.learn_items(others, rows.astype(np.float64), entries, run, secrets)
+        vectors = self._learn_items(others, rows.astype(np.float64), entries, run, secrets)
         return vectors if bucket_of is None else vectors[bucket_of]
 
-    def learn_items(
+    def _learn_items(
         self, ratings: Matrix, item_rows: Float64Array, entries: Entries, run: Run, secrets: Secrets
     ) -> Float64Array:
         """Return a unit row per item (or bucket). They are private: everything in them has passed through noise.
@@ -186,10 +186,10 @@ class Spectral(LearntInRounds):
                 secrets=secrets,
                 progress=run.progress,
             )
-            item_rows = self.rows_from(noisy, run.grid(name).sigma ** 2, last=number == self.item_rounds)
+            item_rows = self._rows_from(noisy, run.grid(name).sigma ** 2, last=number == self.item_rounds)
         return item_rows
 
-    def rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
+    def _rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
         """Return item rows from noisy sums: centred by the counts, whitened less the noise's own Gram, at norm 1.
 
         Before the last round, rows that are mostly noise are shortened (Wiener).

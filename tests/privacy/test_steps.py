@@ -153,10 +153,16 @@ def test_clips_whose_products_would_overflow_are_refused(clip):
                 calibrate(strategy.steps(declared), Guarantee(epsilon=100, delta=1e-2, unit=Unit.USER), bounds)
 
 
-@settings(max_examples=150)
+FINE = UNITS | {
+    "fine values": (Unit.RATING, Bounds(rating_bound=5, rating_step=0.0005)),
+    "user, fine values": (Unit.USER, Bounds(rating_bound=5, rating_step=0.0005, clip=20)),
+}
+
+
+@settings(max_examples=300)
 @given(
     st.sampled_from(LEARNT),
-    st.sampled_from(sorted(UNITS)),
+    st.sampled_from(sorted(FINE)),
     st.floats(0.01, 100),
     st.integers(1, 3_000_000),
     st.one_of(st.none(), st.integers(1, 1_000_000)),
@@ -164,15 +170,19 @@ def test_clips_whose_products_would_overflow_are_refused(clip):
     st.sampled_from([1e-12, 1e-6, 1e-2]),
     st.floats(0.01, 300),
 )
-def test_no_layout_exceeds_its_promise(way, unit, epsilon, users, items, dim, delta, clip):
-    kind, bounds = UNITS[unit]
+@example("spectral, everybody", "user", 2.0, 2, None, 4, 1e-6, 10.0)  # once charged, and failed
+def test_no_layout_exceeds_its_promise_and_what_is_calibrated_is_certified(
+    way, unit, epsilon, users, items, dim, delta, clip
+):
+    """Nothing may fail once it was paid for."""
+    kind, bounds = FINE[unit]
     bounds = replace(bounds, clip=clip) if kind is Unit.USER else bounds
-    strategy = WAYS[way].with_dim(dim)
+    strategy, guarantee = WAYS[way].with_dim(dim), Guarantee(epsilon=epsilon, delta=delta, unit=kind)
     declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
     try:
-        calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=epsilon, delta=delta, unit=kind), bounds)
+        calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
     except ParameterError:
-        return
+        return  # refused beforehand, which costs nothing
     cost = max(
         math.hypot(*(_reach(one) for one in calibrated if one.step.payer is payer))
         for payer in {one.step.payer for one in calibrated}
@@ -182,6 +192,36 @@ def test_no_layout_exceeds_its_promise(way, unit, epsilon, users, items, dim, de
     for one in calibrated:
         assert one.step.sensitivity / one.grid.step > 0
         assert one.grid.sigma == pytest.approx(one.grid.step * grid_steps(one.grid.refinement), rel=1e-12)
+    check(issue(_draft(strategy, guarantee, declared), calibrated))
+
+
+def _draft(strategy, guarantee, declared) -> Certificate:
+    """What ``publish`` would have certified."""
+    read_off = "hashed into buckets" if strategy.learns_from_unlisted else "not needed"
+    universe = read_off if declared.items is None else "declared"
+    guide = GuideStatement(
+        sha256="0" * 64, strategy="jlt", private=True, epsilon=1.0, delta=1e-6, unit="rating", missing_users=0
+    )
+    return Certificate.model_construct(
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        unit=guarantee.unit.value,
+        calibration="exact",
+        bounds=bounds_statement(declared.bounds),
+        noise=NoiseStatement.model_construct(source="secret"),
+        users=declared.users,
+        items=declared.items,
+        strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
+        dim=strategy.dim,
+        input=InputStatement(
+            threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None
+        ),
+        guide=guide if strategy.takes_guide else None,
+        ledger=None,
+        software="pricdr 0.3.0",
+        issuer=None,
+        issued=None,
+    )
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.4), (0.7, 0.7)])
@@ -241,64 +281,6 @@ def test_the_sensitivity_is_the_bound_or_twice_the_clip_and_clip_and_unit_must_f
 def test_impossible_declarations_are_refused(bounds, message):
     with pytest.raises(ParameterError, match=message):
         Bounds(**bounds)
-
-
-KINDS = [
-    Spectral(dim=8),
-    Spectral(dim=4),
-    Guided(dim=8),
-    Guided(dim=5, refine=False),
-    Spectral(dim=8, learn_from="all"),
-]
-LIMITS = [
-    (Unit.RATING, Bounds()),
-    (Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
-    (Unit.RATING, Bounds(rating_bound=5, rating_step=0.0005)),
-    (Unit.USER, Bounds(clip=10)),
-    (Unit.USER, Bounds(rating_bound=5, rating_step=0.0005, clip=20)),
-]
-
-
-@settings(max_examples=300)
-@given(st.sampled_from(KINDS), st.sampled_from(LIMITS), st.floats(0.3, 40), st.integers(2, 3_000_000), st.booleans())
-@example(Spectral(learn_from="all", dim=4), (Unit.USER, Bounds(clip=10)), 2.0, 2, False)  # once charged, and failed
-def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, users, listed_items):
-    unit, bounds = limits
-    guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
-    declared = Declared(bounds=bounds, unit=unit, users=users, items=20_000 if listed_items else None)
-    try:
-        calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
-    except ParameterError:
-        return  # refused beforehand, which costs nothing
-    hashed = strategy.name == "spectral" and strategy.parameters().get("learn_from_all")
-    universe = "declared" if listed_items else "hashed into buckets" if hashed else "not needed"
-    guide = None
-    if strategy.name == "guided":
-        guide = GuideStatement(
-            sha256="0" * 64, strategy="jlt", private=True, epsilon=1.0, delta=1e-6, unit="rating", missing_users=0
-        )
-    draft = Certificate.model_construct(
-        epsilon=epsilon,
-        delta=1e-6,
-        unit=unit.value,
-        calibration="exact",
-        bounds=bounds_statement(bounds),
-        noise=NoiseStatement.model_construct(source="secret"),
-        users=declared.users,
-        items=declared.items,
-        strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
-        dim=strategy.dim,
-        input=InputStatement(
-            threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None
-        ),
-        guide=guide,
-        ledger=None,
-        software="pricdr 0.3.0",
-        issuer=None,
-        issued=None,
-    )
-    certificate = issue(draft, calibrated)
-    check(certificate)
 
 
 def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):

@@ -98,8 +98,6 @@ class LearntInRounds(Strategy):
 
     learns: ClassVar[bool] = True
 
-    dim: int | None = None
-    """Columns of the published matrix; None takes what suits ε."""
     centring: float = 0.01
     """The part of a round's share that pays for centring its guide; 0 leaves centring out."""
     item_prior: float = 5.0

@@ -8,10 +8,10 @@ import argparse
 import os
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.runner import KINDS, Options, Tally, run
+from tests.fuzz.runner import KINDS, Options, run
 
 _SHOWN = 8
 """Case numbers shown of each cause."""
@@ -32,28 +32,21 @@ def main() -> int:
     options = Options(keep=keep, seed=given.seed, jobs=given.jobs, **which)
     failed = False
     for kind in given.kind or KINDS:
-        tally = run(kind, options)
-        counts = f"{tally.accepted:8,} accepted{tally.refused:8,} refused{len(tally.failures):8,} failures"
-        print(f"{kind:12}{tally.cases:8,} cases{counts}", flush=True)
-        print(causes(tally), end="", flush=True)
+        outcomes = run(kind, options)
+        failures = {number: outcome for number, outcome in sorted(outcomes.items()) if outcome.result == "failed"}
+        counts = Counter(outcome.result for outcome in outcomes.values())
+        accepted, refused = (f"{counts[result]:8,} {result}" for result in ("accepted", "refused"))
+        print(f"{kind:12}{len(outcomes):8,} cases{accepted}{refused}{len(failures):8,} failures", flush=True)
+        for reason, cases in Counter(outcome.reason for outcome in failures.values()).most_common():
+            numbers = [f"#{number}" for number, outcome in failures.items() if outcome.reason == reason]
+            more = " …" if cases > _SHOWN else ""
+            print(f"  {cases:,} × {reason}: {' '.join(numbers[:_SHOWN])}{more}", flush=True)
         if given.only is not None:
-            print(*(outcome.detail for outcome in tally.failures.values()))
-        failed |= bool(tally.failures)
+            print(*(outcome.detail for outcome in failures.values()))
+        failed |= bool(failures)
     if failed:
         print(f"\nfailing inputs are in {keep}")
     return int(failed)
-
-
-def causes(tally: Tally) -> str:
-    """Failures by cause, with the numbers of the first cases of each."""
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for number, outcome in sorted(tally.failures.items()):
-        numbers[outcome.reason].append(number)
-    lines = []
-    for reason, cases in sorted(numbers.items(), key=lambda pair: -len(pair[1])):
-        shown = " ".join(f"#{number}" for number in cases[:_SHOWN]) + (" …" if len(cases) > _SHOWN else "")
-        lines.append(f"  {len(cases):,} × {reason}: {shown}\n")
-    return "".join(lines)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +29,8 @@ KINDS = {
 }
 """Every kind of input, and the module whose table ``KINDS`` has it."""
 _START_SECONDS = 180
-_KEPT = 20
+_KEPT = 40
+"""Failing inputs of one run."""
 _MAX_MEMORY = 16 << 30
 """Bytes that a worker can ask the system for: what runs away is stopped before the machine is."""
 
@@ -51,96 +52,64 @@ class Options:
     """Plants a bug, to see that it is found."""
 
 
-@dataclass
-class Tally:
-    """What came of the cases of one kind."""
-
-    accepted: int = 0
-    refused: int = 0
-    failures: dict[int, Outcome] = field(default_factory=dict)
-    """By number of the case; -1 stands for the honest seeds."""
-
-    @property
-    def cases(self) -> int:
-        """How many were judged."""
-        return self.accepted + self.refused + sum(number >= 0 for number in self.failures)
-
-
-def run(kind: str, options: Options) -> Tally:
-    """Judge the cases of one kind and count what came of them."""
+def run(kind: str, options: Options) -> dict[int, Outcome]:
+    """Judge the cases of one kind; the number -1 stands for its honest seeds, where these fail."""
     options.keep.mkdir(parents=True, exist_ok=True)
     shared = "/dev/shm"  # memory, where the system has such a folder
-    stop, tally = options.first + options.count, Tally()
+    numbers = range(options.first, options.first + options.count)
     with (
         tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None, prefix="fuzz-") as scratch,
         ThreadPoolExecutor(options.jobs) as pool,
     ):
-        starts = range(options.first, min(stop, options.first + options.jobs))
         parts = [
-            pool.submit(_run_some, kind, range(start, stop, options.jobs), options, Path(scratch) / str(start))
-            for start in starts
+            pool.submit(_run_some, kind, numbers[start :: options.jobs], options, Path(scratch) / str(start))
+            for start in range(min(options.jobs, options.count))
         ]
-        for part in parts:
-            done = part.result()
-            tally.accepted += done.accepted
-            tally.refused += done.refused
-            tally.failures |= done.failures
-    return tally
+        return {number: outcome for part in parts for number, outcome in part.result().items()}
 
 
-def _run_some(kind: str, numbers: range, options: Options, scratch: Path) -> Tally:
-    tally, worker = Tally(), None
+def _run_some(kind: str, numbers: range, options: Options, scratch: Path) -> dict[int, Outcome]:
+    outcomes: dict[int, Outcome] = {}
+    worker = None
     try:
         for number in numbers:
-            worker = worker or _Worker(kind, options, scratch)
-            outcome = worker.judge(number)
-            if outcome.result == "accepted":
-                tally.accepted += 1
-            elif outcome.result == "refused":
-                tally.refused += 1
-            else:
-                tally.failures[number] = outcome
-                if len(tally.failures) <= _KEPT:
-                    _keep(options.keep / f"{kind}-{number}", scratch, outcome)
+            if worker is None:
+                worker = _Worker(kind, options, scratch)
+                if worker.seeds.result != "accepted":
+                    return {**outcomes, -1: worker.seeds}
+            outcomes[number] = outcome = worker.judge(number)
+            if outcome.result == "failed" and len(list(options.keep.iterdir())) < _KEPT:
+                _keep(options.keep / f"{kind}-{number}", scratch, outcome)
             if worker.lost:
                 worker = None
-    except _Unfit as unfit:
-        tally.failures[-1] = Outcome("failed", str(unfit), _log(scratch))
     finally:
         if worker is not None:
             worker.end()
-    return tally
+    return outcomes
 
 
 def _keep(folder: Path, scratch: Path, outcome: Outcome) -> None:
     with suppress(OSError, shutil.Error):  # kept already by another run, or there is a pipe, which is not copied
         folder.mkdir(parents=True)
-        (folder / "reason.txt").write_text(
-            f"{outcome.reason}\n{outcome.detail}\n", encoding="utf-8", errors="backslashreplace"
-        )
+        reason = f"{outcome.reason}\n{outcome.detail}\n"
+        (folder / "reason.txt").write_text(reason, encoding="utf-8", errors="backslashreplace")
         shutil.copytree(scratch / "input", folder / "input", symlinks=True)
 
 
-class _Unfit(Exception):  # noqa: N818 - the seeds are
-    """No case can be judged: the honest seeds fail."""
-
-
 class _Worker:
-    """One process, and how much memory the honest seeds took in it."""
+    """One process, what came of the honest seeds, and how much memory they took in it."""
 
     def __init__(self, kind: str, options: Options, scratch: Path) -> None:
         self.options, self.scratch, self.lost = options, scratch, False
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
+        (scratch / "log").touch()
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, kind, scratch, options), daemon=True)
         self.process.start()
         theirs.close()
-        outcome, self.honest = self._answer(_START_SECONDS)
-        if outcome.result != "accepted":
-            self.end()
-            raise _Unfit(outcome.reason)
+        self.seeds, self.honest = self._answer(_START_SECONDS)
 
     def judge(self, number: int) -> Outcome:
         """Return what came of a case."""
@@ -162,7 +131,8 @@ class _Worker:
             code = self.process.exitcode or 0
             reason = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         self.end()
-        return Outcome("failed", reason, _log(self.scratch)), 0
+        said = (self.scratch / "log").read_text(encoding="utf-8", errors="replace")
+        return Outcome("failed", reason, said[-3000:]), 0
 
     def end(self) -> None:
         """End the process."""
@@ -172,20 +142,13 @@ class _Worker:
         self.lost = True
 
 
-def _log(scratch: Path) -> str:
-    try:
-        return (scratch / "log").read_text(encoding="utf-8", errors="replace")[-3000:]
-    except OSError:
-        return ""
-
-
 def _work(connection: Connection, kind: str, scratch: Path, options: Options) -> None:
     """Make the honest seeds, see that they are accepted, and then judge cases until there are no more."""
     # Threads of several workers would only get in each other's way; what native code says goes into a log.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
-    log = os.open(scratch / "log", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    log = os.open(scratch / "log", os.O_RDWR | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     faulthandler.enable()

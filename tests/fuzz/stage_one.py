@@ -93,12 +93,9 @@ def judge_ledger(folder: Path, seed: Seed, files: Files) -> None:
     written = files[_LEDGER]
     assert isinstance(written, bytes)
     appended = written.startswith(seed.files[_LEDGER])
-    releases = written.removesuffix(b"\n").count(b"\n") - (
-        balance.signed_by is not None
-    )  # a line each, after the first
-    require(
-        len(balance.spends) == releases, f"releases that are not those recorded: {len(balance.spends)} of {releases}"
-    )
+    # A line each, after the first; and before the signature.
+    releases = written.removesuffix(b"\n").count(b"\n") - (balance.signed_by is not None)
+    require(len(balance.spends) == releases, f"releases that are not those recorded: {len(balance.spends)}, {releases}")
     if written.removesuffix(b"\n") not in _HONEST:
         require(honest.signed_by is None or balance.signed_by is None, "a signature of what was not signed")
         require(balance.budget == honest.budget, f"another budget: {balance.budget} for {honest.budget}")
@@ -218,29 +215,24 @@ def make_ratings(folder: Path) -> list[Seed]:
     return [Seed(name, {"ratings" + "".join(Path(name).suffixes): files[name]}) for name in files]
 
 
-def _table(separator: str, header: tuple[str, ...] | None = _HEADER, newline: str = "\n") -> str:
-    lines = [header] if header else []
-    return "".join(separator.join(map(str, row)) + newline for row in (*lines, *_ROWS))
-
-
 def _texts() -> dict[str, bytes]:
-    csv = _table(",")
-    quoted = "\n".join(",".join(f'"{value}"' for value in row) for row in (_HEADER, *_ROWS))
-    rows = [dict(zip(_HEADER, row, strict=True)) for row in _ROWS]
-    jsonl = "".join(json.dumps(row) + "\n" for row in rows)
-    inter = ("user_id:token", "item_id:token", "rating:float", "timestamp:float")
-    amazon = "".join(json.dumps({"reviewerID": u, "asin": i, "overall": r, "unixReviewTime": t}) + "\n"
-                     for u, i, r, t in _ROWS)  # fmt: skip
+    def table(separator: str, header: tuple[str, ...] = _HEADER, newline: str = "\n", mark: str = "") -> str:
+        rows = [row for row in (header, *_ROWS) if row]
+        return "".join(separator.join(f"{mark}{value}{mark}" for value in row) + newline for row in rows)
+
+    def objects(*names: str) -> str:
+        return "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in _ROWS)
+
     texts = {
-        "plain.csv": csv,
-        "crlf.csv": _table(",", newline="\r\n"),
-        "bom.csv": "\ufeff" + csv,
-        "quoted.csv": quoted,
-        "plain.tsv": _table("\t"),
-        "plain.inter": _table("\t", inter),
-        "plain.dat": _table("::", None),
-        "plain.jsonl": jsonl,
-        "amazon.json": amazon,
+        "plain.csv": table(","),
+        "crlf.csv": table(",", newline="\r\n"),
+        "bom.csv": "\ufeff" + table(","),
+        "quoted.csv": table(",", mark='"'),
+        "plain.tsv": table("\t"),
+        "plain.inter": table("\t", ("user_id:token", "item_id:token", "rating:float", "timestamp:float")),
+        "plain.dat": table("::", ()),
+        "plain.jsonl": objects(*_HEADER),
+        "amazon.json": objects("reviewerID", "asin", "overall", "unixReviewTime"),
     }
     files = {name: text.encode() for name, text in texts.items()}
     packed = {f"{name}.gz": gzip.compress(files[name], 6, mtime=0) for name in ("plain.csv", "plain.jsonl")}
@@ -251,48 +243,42 @@ def _parquets() -> dict[str, bytes]:
     frame = pl.DataFrame(_ROWS, schema=list(_HEADER), orient="row")
     whole = frame.with_columns(pl.col("user").cast(pl.Int64), item=pl.int_range(pl.len()) % 5)
     frames: dict[str, tuple[pl.DataFrame, dict[str, Any]]] = {
-        "uncompressed": (frame, {"compression": "uncompressed"}),
-        "snappy": (frame, {"compression": "snappy", "data_page_size": 64}),
-        "zstd": (frame, {"compression": "zstd", "row_group_size": 5}),
-        "small types": (whole.cast({"user": pl.UInt8, "item": pl.Int16, "rating": pl.Float32}), {}),
-        "categories": (frame.cast({"user": pl.Categorical, "item": pl.Enum(sorted(set(frame["item"])))}), {}),
-        "filtered": (frame, {"metadata": {"pricdr.filtered": "5-core"}}),
-        _NO_RATINGS.removesuffix(".parquet"): (frame.select("user", "item"), {}),
+        "snappy.parquet": (frame, {"compression": "snappy", "data_page_size": 64}),
+        "zstd.parquet": (frame, {"compression": "zstd", "row_group_size": 5}),
+        "types.parquet": (whole.cast({"user": pl.UInt8, "item": pl.Int16, "rating": pl.Float32}), {}),
+        "enum.parquet": (frame.cast({"user": pl.Categorical, "item": pl.Enum(sorted(set(frame["item"])))}), {}),
+        "filtered.parquet": (frame, {"metadata": {"pricdr.filtered": "5-core"}}),
+        _NO_RATINGS: (frame.select("user", "item"), {}),
     }
-    files = {}
-    for name, (table, how) in frames.items():
-        buffer = io.BytesIO()
-        table.write_parquet(buffer, **how)
-        files[f"{name}.parquet"] = buffer.getvalue()
-    return files
+    return {name: _parquet(table, **how) for name, (table, how) in frames.items()}
+
+
+def _parquet(frame: pl.DataFrame, **how: Any) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, **how)
+    return buffer.getvalue()
 
 
 def mutate_ratings(rng: Random, seed: Seed, other: Seed) -> Files:
-    """Change the file as its format allows; now and then give it the name of another format."""
+    """Change bytes, or rows as the format allows; now and then give the file the name of another format."""
     ((name, content),) = seed.files.items()
     ((another, spare),) = other.files.items()
-    if rng.random() < 0.02:
+    draw = rng.random()
+    if draw < 0.02:
         return {another: content}
-    if name.endswith(".gz"):
-        return {name: _change_packed(rng, name, content, spare)}
-    return {name: _change(rng, name, content, spare)}
+    if draw < 0.45:
+        return {name: mutate_bytes(rng, content, spare)}
+    if not name.endswith(".gz"):
+        return {name: _change_rows(rng, name, content)}
+    if draw < 0.46:
+        return {name: _bomb()}
+    changed = gzip.compress(_change_rows(rng, name, gzip.decompress(content)), 1, mtime=0)
+    return {name: changed * rng.choice((1, 1, 1, 2))}
 
 
-def _change(rng: Random, name: str, content: bytes, spare: bytes) -> bytes:
-    if name.endswith(".parquet"):
-        return mutate_bytes(rng, content, spare) if rng.random() < 0.6 else _rewrite(rng, content)
-    if rng.random() < 0.4:
-        return mutate_bytes(rng, content, spare)
-    return _change_json(rng, content) if "json" in name else _change_cells(rng, content)
-
-
-def _change_packed(rng: Random, name: str, content: bytes, spare: bytes) -> bytes:
-    if rng.random() < 0.01:
-        return _bomb()
-    if rng.random() < 0.4:
-        return mutate_bytes(rng, content, spare)
-    changed = gzip.compress(_change(rng, name, gzip.decompress(content), b""), 1, mtime=0)
-    return changed * rng.choice((1, 1, 1, 2))
+def _change_rows(rng: Random, name: str, content: bytes) -> bytes:
+    change = _change_columns if name.endswith(".parquet") else _change_json if "json" in name else _change_cells
+    return change(rng, content)
 
 
 @cache
@@ -307,21 +293,15 @@ def _change_cells(rng: Random, content: bytes) -> bytes:
     separator = next(mark for mark in ("::", "\t", ",") if mark in text)
     rows = [line.split(separator) for line in text.split("\n")]
     for _ in range(rng.choice((1, 1, 2, 5))):
-        row, draw = rng.choice(rows), rng.randrange(8)
-        at = rng.randrange(len(row))
-        if draw < 3:
-            row[at] = str(rng.choice((rng.choice(TEXTS), rng.choice(NUMBERS), "=cmd()", '"unclosed')))
-        elif draw == 3:
-            row.insert(at, rng.choice(row))
-        elif draw == 4:
-            del row[at:]
-            row.append("")
-        elif draw == 5:
+        row = rng.choice(rows)
+        at, draw = rng.randrange(len(row)), rng.randrange(8)
+        cell = rng.choice((rng.choice(TEXTS), rng.choice(NUMBERS), "=cmd()", '"unclosed', rng.choice(rng.choice(rows))))
+        if draw < 5:  # another cell, one more, or the end of the row
+            row[at : at + rng.choice((1, 1, 0, len(row)))] = [str(cell)]
+        elif draw < 7:
             rows.insert(rng.randrange(len(rows)), list(rng.choice(rows)))
-        elif draw == 6:
-            rng.shuffle(rows)
         else:
-            row[at] = rng.choice(rng.choice(rows))
+            rng.shuffle(rows)
     return "\n".join(separator.join(row) for row in rows).encode("utf-8", "surrogatepass")
 
 
@@ -335,7 +315,7 @@ def _change_json(rng: Random, content: bytes) -> bytes:
     return rng.choice((b"\n", b"\n", b"\r\n", b"")).join(lines)
 
 
-def _rewrite(rng: Random, content: bytes) -> bytes:
+def _change_columns(rng: Random, content: bytes) -> bytes:
     """The table as another program might write it; the columns may hold anything."""
     frame = pl.read_parquet(io.BytesIO(content))
     name = rng.choice(frame.columns)
@@ -354,9 +334,7 @@ def _rewrite(rng: Random, content: bytes) -> bytes:
     changed = frame.with_columns(pl.Series(name, values, strict=False))
     if draw == 5:
         changed = rng.choice((frame.head(0), frame.drop(name), frame.rename({name: rng.choice(TEXTS)[:50]})))
-    buffer = io.BytesIO()
-    changed.write_parquet(buffer, compression=rng.choice(("uncompressed", "zstd", "snappy")))
-    return buffer.getvalue()
+    return _parquet(changed, compression=rng.choice(("uncompressed", "zstd", "snappy")))
 
 
 def judge_ratings(folder: Path, seed: Seed, files: Files) -> None:

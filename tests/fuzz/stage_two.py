@@ -7,7 +7,6 @@ search chose can.
 
 import json
 import math
-import tomllib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,8 @@ from pricdr.report.card import ModelCard
 from pricdr.training.checkpoints import Checkpoint, RunState
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import (
+    NUMBERS,
+    TEXTS,
     json_bytes,
     mutate_bytes,
     mutate_folder,
@@ -227,45 +228,18 @@ def mutate_spec(rng: Random, seed: Seed, other: Seed) -> Files:
     name = _SPEC if rng.random() < 0.85 else rng.choice(sorted(seed.files))
     spare = other.files.get(name, other.files[_SPEC])
     content, draw = seed.files[name], rng.randrange(6)
+    lines, spares = content.split(b"\n"), spare.split(b"\n")
     if draw == 0:
-        changed = mutate_bytes(rng, content, spare)
-    elif draw == 1:
-        lines = content.split(b"\n")
-        for _ in range(rng.choice((1, 2, 4))):
-            lines = mutate_lines(rng, lines, spare.split(b"\n"), _ODD_LINES)
-        changed = b"\n".join(lines)
-    else:
-        changed = (_change_literal if draw < 4 else _change_value)(rng, content, spare)
-    return {**seed.files, name: changed}
-
-
-def _change_literal(rng: Random, content: bytes, spare: bytes) -> bytes:
-    lines = content.decode().split("\n")
-    places = [at for at, line in enumerate(lines) if " = " in line]
-    for at in rng.sample(places, rng.choice((1, 1, 2))):
-        key, _, old = lines[at].partition(" = ")
-        lines[at] = f"{key} = {rng.choice((*_LITERALS, old.upper(), f'[{old}]', f'{{ x = {old} }}'))}"
-    return "\n".join(lines).encode()
-
-
-def _change_value(rng: Random, content: bytes, spare: bytes) -> bytes:
-    changed = mutate_json(rng, tomllib.loads(content.decode()), tomllib.loads(spare.decode()))
-    if not isinstance(changed, dict):
-        return content
-    return "\n".join(f"{json.dumps(str(key))} = {_toml(value)}" for key, value in changed.items()).encode(
-        "utf-8", "surrogatepass"
-    )
-
-
-def _toml(value: Any) -> str:
-    """A value on one line; what TOML cannot say becomes text."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return json.dumps("none" if value is None else value)
+        return {**seed.files, name: mutate_bytes(rng, content, spare)}
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        if draw == 1:
+            lines = mutate_lines(rng, lines, spares, _ODD_LINES)
+        else:
+            at = rng.choice([at for at, line in enumerate(lines) if b" = " in line])
+            key, _, old = lines[at].decode().partition(" = ")
+            literals = (*_LITERALS, old.upper(), f"[{old}]", f"{{ x = {old} }}", json.dumps(rng.choice(TEXTS)))
+            lines[at] = f"{key} = {rng.choice((*literals, repr(rng.choice(NUMBERS))))}".encode()
+    return {**seed.files, name: b"\n".join(lines)}
 
 
 def judge_spec(folder: Path, seed: Seed, files: Files) -> None:

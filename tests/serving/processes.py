@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
 _SERVE = """
 import json, sys
@@ -51,11 +50,13 @@ class Server:
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
-    @contextmanager
-    def crowd(self, count):
-        """Open many connections at once."""
-        with ExitStack() as stack:
-            yield [stack.enter_context(self.connect()) for _ in range(count)]
+    def send(self, content, *, half_close=False):
+        """Return all that a raw connection receives until it is closed."""
+        with self.connect() as connection:
+            connection.sendall(content)
+            if half_close:
+                connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
 
     def metric(self, name):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
@@ -63,11 +64,6 @@ class Server:
         lines = connection.getresponse().read().decode().splitlines()
         connection.close()
         return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
-
-    def memory(self):
-        """Its memory in MiB."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def stop(self, how=signal.SIGTERM):
         """Stop it, and return its exit code and its log."""
@@ -97,16 +93,3 @@ def serving(folder, keys=None):
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-def answer_of(connection):
-    """Return the status and the JSON that a raw connection receives until it is closed."""
-    connection.settimeout(20)
-    received = b""
-    try:
-        while block := connection.recv(65536):
-            received += block
-    except ConnectionResetError:
-        pass
-    head, _, body = received.partition(b"\r\n\r\n")
-    return (int(head.split()[1]), json.loads(body)) if head else (None, None)

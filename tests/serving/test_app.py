@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from io import StringIO
 from urllib.parse import quote
 
 import pytest
@@ -28,22 +29,16 @@ def refused(response, status, *words):
     return body["error"]
 
 
-def test_a_user_is_answered(client):
-    body = client.get(ONE, params={"k": 3}).json()
-    expected = Snapshot(small_model()).recommend("u0", 3)
+def test_a_user_is_answered_with_ten_items_unless_asked_otherwise(client):
+    body = client.get(ONE).json()
+    expected = Snapshot(small_model()).recommend("u0", 10)
     assert (body["user"], body["basis"], body["model"]) == ("u0", "release", "0123456789ab")
     assert body["items"] == [asdict(item) for item in expected.items]
-
-
-def test_ten_items_unless_asked_otherwise(client):
-    assert len(client.get(ONE).json()["items"]) == 10
+    assert client.get(ONE, params={"k": 3}).json()["items"] == body["items"][:3]
     assert len(client.get(ONE, params={"k": 1000}).json()["items"]) == 60
-
-
-def test_an_unknown_user_gets_popular_items(client):
-    body = client.get("/users/nobody/recommendations").json()
-    assert body["basis"] == "popularity"
-    assert [item["rank"] for item in body["items"]] == list(range(1, 11))
+    stranger = client.get("/users/nobody/recommendations").json()
+    assert stranger["basis"] == "popularity"
+    assert [item["rank"] for item in stranger["items"]] == list(range(1, 11))
 
 
 @pytest.mark.parametrize("name", STRANGE)
@@ -57,16 +52,19 @@ def test_ids_that_look_like_something_else_are_ids(client, name):
     assert many["recommendations"][0]["items"] == body["items"]
 
 
-def test_a_slash_in_an_id_needs_no_encoding(client):
-    assert client.get("/users/a/b/recommendations").json()["user"] == "a/b"
-    assert client.get("/users/x/recommendations/recommendations").json()["user"] == "x/recommendations"
-    assert client.get("/items/a/b/similar").json()["item"] == "a/b"
-
-
-def test_encodings_are_undone_once(client):
-    assert client.get("/users/a%252Fb/recommendations").json()["user"] == "a%2Fb"
-    assert client.get("/users/%2e%2e/recommendations").json()["user"] == ".."
-    assert client.get("/users/..%2f..%2fetc%2fpasswd/recommendations").json()["basis"] == "popularity"
+@pytest.mark.parametrize(
+    ("path", "user"),
+    [
+        ("a/b", "a/b"),
+        ("x/recommendations", "x/recommendations"),
+        ("a%252Fb", "a%2Fb"),  # undone once
+        ("%2e%2e", ".."),
+        ("..%2f..%2fetc%2fpasswd", "../../etc/passwd"),
+        ("💜" * 1000, "💜" * 1000),
+    ],
+)
+def test_slashes_need_no_encoding_and_encodings_are_undone_once(client, path, user):
+    assert client.get(f"/users/{path}/recommendations").json()["user"] == user
 
 
 @pytest.mark.parametrize("kind", ["users/{}/recommendations", "items/{}/similar"])
@@ -86,24 +84,12 @@ def test_an_invalid_id_is_refused(client, kind, name, status, word):
     refused(client.get("/" + kind.format(name)), status, word)
 
 
-def test_a_thousand_characters_are_an_id(client):
-    assert client.get(f"/users/{'💜' * 1000}/recommendations").json()["basis"] == "popularity"
-
-
 @pytest.mark.parametrize(
-    "k", ["0", "-1", "1001", "ten", "1.5", "", "1e3", "99999999999999999999", "٣", "+5", " 5", "5&k=6"]
+    "k", ["0", "-1", "1001", "ten", "1.5", "", "1e3", "99999999999999999999", "٣", "+5", " 5", "6&k=0"]
 )
 def test_k_outside_its_range_is_refused(client, k):
     for path in (ONE, "/items/i3/similar"):
-        response = client.get(f"{path}?k={k}")
-        if k == "5&k=6":  # the last one counts, as in most frameworks
-            assert response.status_code == 200
-        else:
-            refused(response, 422, "k: ")
-
-
-def test_unknown_items_are_not_found(client):
-    refused(client.get("/items/nowhere/similar"), 404, "does not know this item")
+        refused(client.get(f"{path}?k={k}"), 422, "k: ")
 
 
 def test_a_batch_is_answered_in_its_order(client):
@@ -138,8 +124,8 @@ def test_a_batch_is_answered_in_its_order(client):
         (b'{"users": ["a"], "k": NaN}', "k"),
         (b'{"users": ["a"], "secret-word": 1}', "unknown field"),
         (json.dumps({"users": ["a"] * 1001}).encode(), "users"),
-        (b"[" * 100_000, ""),
-        (b'{"users": ["a"], "k": ' + b"9" * 5000 + b"}", ""),
+        (b"[" * 100_000, "the body is not JSON"),
+        (b'{"users": ["a"], "k": ' + b"9" * 9000 + b"}", "the body is not JSON"),
     ],
 )
 def test_a_body_that_is_no_batch_is_refused(client, body, word):
@@ -150,15 +136,26 @@ def test_a_body_that_is_no_batch_is_refused(client, body, word):
     assert len(message) < 200
 
 
-def test_a_body_of_another_kind_is_refused(client):
+def test_a_body_of_another_kind_or_size_is_refused(client):
     refused(client.post("/recommendations", content=b"users=a", headers={"content-type": "text/plain"}), 422, "body")
     refused(client.post("/recommendations"), 422, "body")
+    refused(client.post("/recommendations", content=b"x" * 10_000_000), 413, "1,048,576 bytes")
+
+    async def pieces():
+        for _ in range(40):
+            yield b"x" * 500_000
+
+    refused(client.post("/recommendations", content=pieces()), 413)  # no declared length
+    with pytest.raises(ValidationError) as refusal:
+        BatchRequest.model_validate({"users": ["u1"], **{f"field{at}": 0 for at in range(1000)}})
+    assert refusal.value.error_count() == 1
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
         ("GET", "/nowhere", 404),
+        ("GET", "/items/nowhere/similar", 404),
         ("GET", "/users/u0/recommendations/", 404),
         ("GET", "/users", 404),
         ("GET", "/docs", 404),
@@ -175,16 +172,6 @@ def test_other_addresses_and_methods_are_refused(client, method, path, status):
         assert response.headers["allow"]
 
 
-def test_ten_megabytes_are_too_much(client):
-    refused(client.post("/recommendations", content=b"x" * 10_000_000), 413, "1,048,576 bytes")
-
-    async def pieces():
-        for _ in range(40):
-            yield b"x" * 500_000
-
-    refused(client.post("/recommendations", content=pieces()), 413)  # no declared length
-
-
 def test_every_response_has_the_security_headers(client):
     for response in (client.get(ONE), client.get("/nowhere"), client.get("/health"), client.get(f"{ONE}?k=0")):
         policy = response.headers["content-security-policy"]
@@ -196,35 +183,17 @@ def test_every_response_has_the_security_headers(client):
         assert "server" not in response.headers
 
 
-def test_a_body_with_many_unknown_fields_has_one_error():
-    with pytest.raises(ValidationError) as refusal:
-        BatchRequest.model_validate({"users": ["u1"], **{f"field{at}": 0 for at in range(1000)}})
-    assert refusal.value.error_count() == 1
-
-
-def test_two_hosts_are_refused(client):
-    refused(client.get(ONE, headers=[("host", "localhost"), ("host", "evil.example")]), 400, "more than one Host")
-
-
-@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"users": ["u1"], "k": ' + b"9" * 9_000 + b"}"])
-def test_json_that_cannot_be_parsed_is_refused_with_our_message(client, body):
-    headers = {"content-type": "application/json"}
-    refused(client.post("/recommendations", content=body, headers=headers), 400, "the body is not JSON")
-
-
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST:1"])
 def test_names_of_this_machine_are_answered(client, host):
     assert client.get("/health", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000", "", "[::1"])
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000", ""])
 def test_other_names_are_refused_on_this_machine(client_of, host):
     """Otherwise evil.example could point its name at 127.0.0.1 and read answers through its visitors' browsers."""
-    response = client_of().get(ONE, headers={"host": host})
-    if host == "[::1":
-        assert response.status_code == 200  # no name at all: no browser sends it
-    else:
-        refused(response, 421, "--allowed-host")
+    refused(client_of().get(ONE, headers={"host": host}), 421, "--allowed-host")
+    two = [("host", "localhost"), ("host", host)]
+    refused(client_of().get(ONE, headers=two), 400, "more than one Host")
     assert client_of(allowed_hosts=("Evil.example",)).get(ONE, headers={"host": "evil.example:443"}).status_code == 200
 
 
@@ -246,14 +215,10 @@ def test_keys_open_what_their_scope_says(client_of, tmp_path):
                 refused(answered, 403, needed.value)
     for path in ("/health", "/ready", "/openapi.json"):
         assert client.get(path).status_code == 200
-    assert client.get("/page/anything").status_code == 401  # a page, see test_page_routes
+    assert client.get("/page/anything").status_code == 401
     refused(client.get("/nowhere"), 401)
-
-
-def test_a_key_that_is_wrong_is_not_repeated(client_of, tmp_path):
-    key = add_key(tmp_path / "keys.json", "shop", [Scope.RECOMMEND])
-    response = client_of(keys=tmp_path / "keys.json").get(ONE, headers={"authorization": f"Bearer {key}x"})
-    assert key not in refused(response, 401)
+    key = keys[Scope.RECOMMEND]
+    assert key not in refused(client.get(ONE, headers={"authorization": f"Bearer {key}x"}), 401)
 
 
 def test_health_and_readiness(client):
@@ -283,18 +248,8 @@ def test_metrics_count_what_was_answered_without_ids(client):
     assert not {"stranger", "u38", "secret"} & set(text.replace('"', " ").replace("/", " ").split())
 
 
-def test_an_internal_error_reveals_nothing(client, client_of, monkeypatch):
-    class Stream:
-        def __init__(self):
-            self.text = ""
-
-        def write(self, text):
-            self.text += text
-
-        def flush(self):
-            pass
-
-    stream = Stream()
+def test_an_internal_error_reveals_nothing(client_of, monkeypatch):
+    stream = StringIO()
     log = ServerLog(stream, lambda event, **facts: json.dumps({"event": event, **facts}))
     client = client_of(log=log)
 
@@ -303,15 +258,11 @@ def test_an_internal_error_reveals_nothing(client, client_of, monkeypatch):
 
     monkeypatch.setattr(Snapshot, "answers", fail)
     monkeypatch.setattr(Snapshot, "similar_to", fail)
-    for response in (
-        client.get(ONE),
-        client.get(f"{ONE}?k=1&x"),
-        client.post("/recommendations", json={"users": ["a"]}),
-    ):
-        refused(response, 500, "server's log")
-    refused(client.get("/items/i1/similar"), 500)
+    for path in (ONE, "/items/i1/similar"):
+        refused(client.get(path), 500, "server's log")
+    refused(client.post("/recommendations", json={"users": ["a"]}), 500, "server's log")
     log.close()
-    events = [json.loads(line) for line in stream.text.splitlines()]
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert {"event": "fault", "error": "RuntimeError", "place": events[0]["place"]} == events[0]
     assert events[0]["place"].startswith("test_app.py:")
-    assert "secret" not in stream.text
+    assert "secret" not in stream.getvalue()

@@ -25,27 +25,27 @@ def system(programs: Path, **found: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_where_everything_is_there_nothing_is_done(tmp_path):
-    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", postgres="exit 1", wrk="exit 1", nginx="exit 1")
-    assert "nothing to do" in line
+ALL = dict.fromkeys(["chromium", "java", "wrk", "nginx"], "exit 1")
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ({**ALL, "postgres": "exit 1"}, "nothing to do"),
+        ({"java": "exit 1"}, "no apt-get here; install chromium wrk nginx-light postgresql yourself"),
+        ({"apt_get": "exit 1", "id": "echo 1000", "sudo": "exit 1"}, "sudo make system-packages"),
+    ],
+)
+def test_in_one_line_why_nothing_is_installed(tmp_path, found, says):
+    (line,) = system(tmp_path, **found)
+    assert says in line
 
 
 def test_debians_place_of_postgresql_counts_too(tmp_path):
     server = tmp_path / "postgresql" / "15" / "bin" / "postgres"
     server.parent.mkdir(parents=True)
     server.touch(mode=0o755)
-    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", wrk="exit 1", nginx="exit 1")
-    assert "nothing to do" in line
-
-
-def test_without_apt_get_the_build_goes_on(tmp_path):
-    (line,) = system(tmp_path, java="exit 1")
-    assert "no apt-get here; install chromium wrk nginx-light postgresql yourself" in line
-
-
-def test_without_root_it_says_who_may(tmp_path):
-    (line,) = system(tmp_path, apt_get="exit 1", id="echo 1000", sudo="exit 1")
-    assert "sudo make system-packages" in line
+    assert "nothing to do" in system(tmp_path, **ALL)[0]
 
 
 @pytest.mark.parametrize("user", ["0", "1000"])

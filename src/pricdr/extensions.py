@@ -46,13 +46,9 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     """Classes of one kind by name, imported when they are asked for. Our own names cannot be taken by others."""
 
     def __init__(self, kind: str, *, group: str, own: Mapping[str, str], check: Callable[[type], None]) -> None:
-        """Hold our own classes; those of others are found when they are asked for.
+        """Hold our ``own``, as module:Class, and find what packages offer in a ``group`` of entry points when asked.
 
-        Args:
-            kind: what it holds, as messages call it.
-            group: the group of entry points in which installed packages offer theirs.
-            own: where each of our own is defined, as module:Class.
-            check: refuses a class of somebody else's that is not of this kind, with :class:`ParameterError`.
+        ``check`` refuses a class of somebody else's that is not of this ``kind``, with :class:`ParameterError`.
         """
         self.kind: Final = kind
         self.group: Final = group

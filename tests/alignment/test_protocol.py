@@ -4,6 +4,7 @@ import os
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -76,108 +77,97 @@ def _exit_process(contents, *, hashed):
     os._exit(9)
 
 
-def test_a_killed_worker_is_reported_in_one_line(monkeypatch):
+class BreakingPool:
+    """Breaks when it is handed the fifth portion: then it is not a result that raises."""
+
+    submitted = 0
+
+    def submit(self, *task, hashed):
+        self.submitted += 1
+        if self.submitted > 4:
+            raise BrokenProcessPool
+        future = Future()
+        future.set_result(bytes(32))
+        return future
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"), [("_in_worker", _exit_process), ("process_pool", lambda *_: nullcontext(BreakingPool()))]
+)
+def test_a_killed_worker_is_reported_in_one_line(monkeypatch, name, broken):
     monkeypatch.setattr("pricdr.alignment.curve.PORTION", 1)
-    monkeypatch.setattr("pricdr.alignment.curve._in_worker", _exit_process)
+    monkeypatch.setattr(f"pricdr.alignment.curve.{name}", broken)
     with pytest.raises(PriCDRError, match=r"a worker process was killed while blinding.*use fewer --processes"):
-        start(normalised(["a", "b"]), blinder=Blinder(2))
-
-
-def test_a_worker_killed_between_two_portions_is_reported_too(monkeypatch):
-    """Then it is not a result that raises, but handing the broken pool the next portion."""
-
-    class BreakingPool:
-        submitted = 0
-
-        def submit(self, *task, hashed):
-            self.submitted += 1
-            if self.submitted > 4:
-                raise BrokenProcessPool
-            future = Future()
-            future.set_result(bytes(32))
-            return future
-
-    monkeypatch.setattr("pricdr.alignment.curve.PORTION", 1)
-    monkeypatch.setattr("pricdr.alignment.curve.process_pool", lambda *_: nullcontext(BreakingPool()))
-    with pytest.raises(PriCDRError, match="a worker process was killed while blinding"):
         start(normalised([f"u{i}" for i in range(6)]), blinder=Blinder(2))
 
 
-class TestRefusals:
-    @pytest.fixture
-    def session(self):
-        state, first = start(normalised(["a", "b", "c"]), who_learns=WhoLearns.BOTH)
-        answerer_state, second = answer(first, normalised(["b", "c", "d"]))
-        return state, first, answerer_state, second
-
-    def test_an_answer_cannot_be_answered_and_a_first_message_cannot_be_finished(self, session):
-        state, first, _, second = session
-        with pytest.raises(InputError, match="only a message from align start can be answered"):
-            answer(second, normalised(["a"]))
-        with pytest.raises(InputError, match="align finish needs the answer"):
-            finish(state, first)
-
-    def test_messages_of_another_session(self, session):
-        state, _, _, second = session
-        other, first = start(normalised(["a", "b", "c"]), who_learns=WhoLearns.BOTH)
-        with pytest.raises(InputError, match=f"belongs to session {state.session}, the state to {other.session}"):
-            finish(other, second)
-        header = second.header.model_copy(update={"session": other.session})
-        with pytest.raises(InputError, match="does not answer the message that this state belongs to"):
-            finish(other, Message(header, second.points))
-        _, fresh = answer(first, normalised(["b"]))
-        finish(other, fresh)
-
-    @pytest.mark.parametrize(
-        "change", [{"who_learns": WhoLearns.STARTER}, {"starter_ids": 2, "answerer_ids": 4}], ids=["who", "counts"]
+@pytest.fixture(scope="module")
+def session():
+    """One session from both sides, the messages of another one, and another answer to the first message."""
+    state, first = start(normalised(["a", "b", "c"]), who_learns=WhoLearns.BOTH)
+    answerer, second = answer(first, normalised(["b", "c", "d"]))
+    other, other_first = start(normalised(["a", "b", "c"]), who_learns=WhoLearns.BOTH)
+    alone_first = start(normalised(["a"]))[1]
+    return SimpleNamespace(
+        state=state,
+        first=first,
+        answerer=answerer,
+        second=second,
+        bound=begin_finish(state, second),
+        another=answer(first, normalised(["a"]))[1],
+        other=other,
+        other_first=other_first,
+        alone=answer(alone_first, normalised(["a"]))[0],
     )
-    def test_an_answer_that_changes_what_was_agreed(self, session, change):
-        state, _, _, second = session
-        with pytest.raises(InputError, match="differs from the first message"):
-            finish(state, Message(second.header.model_copy(update=change), second.points))
 
-    def test_a_second_answer_in_one_session(self, session):
-        state, first, _, second = session
-        bound = begin_finish(state, second)
-        _, another = answer(first, normalised(["a"]))
-        with pytest.raises(InputError, match="already used another answer"):
-            finish(bound, another)
-        assert finish(bound, second).users == ("b", "c")
-        with pytest.raises(InputError, match="this session is finished: align finish does not apply"):
-            finish(finished(bound), second)
 
-    def test_another_rule(self, session):
-        _, first, _, _ = session
-        with pytest.raises(InputError, match="by the rule exact, ours by email"):
-            answer(first, normalised(["a@b"], Normalisation.EMAIL))
+def altered(message, **header):
+    return Message(message.header.model_copy(update=header), message.points)
 
-    def test_a_state_answers_one_message(self, session):
-        _, first, _, _ = session
-        state = begin_answer(first, normalised(["a"]))
-        _, other = start(normalised(["a"]))
-        with pytest.raises(InputError, match="not the message that the state belongs to"):
-            second_message(state, other)
-        assert second_message(state, first).sha256 == second_message(state, first).sha256
 
-    @pytest.mark.parametrize(
-        ("starter_ids", "users", "rule"),
-        [
-            (3, ["b", "x"], "line 2: 'x' is not one of the ids"),
-            (3, ["c", "b"], "not in ascending order"),
-            (3, ["b", "b"], "not in ascending order"),
-            (2, ["b", "c", "d"], "lists 3 users, but the starter showed only 2 ids"),
-        ],
-    )
-    def test_a_list_that_the_starter_cannot_have_found(self, session, starter_ids, users, rule):
-        state = session[2].model_copy(update={"starter_ids": starter_ids})
-        with pytest.raises(VerificationError, match=rule):
-            accept(state, users)
+REFUSED = {
+    "only a message from align start can be answered": lambda s: answer(s.second, normalised(["a"])),
+    "align finish needs the answer": lambda s: finish(s.state, s.first),
+    "belongs to session [0-9a-f]{32}, the state to [0-9a-f]{32}": lambda s: finish(s.other, s.second),
+    "does not answer the message that this state belongs to": lambda s: finish(
+        s.other, altered(s.second, session=s.other.session)
+    ),
+    "header differs from the first message in .* who": lambda s: finish(
+        s.state, altered(s.second, who_learns=WhoLearns.STARTER)
+    ),
+    "header differs from .* the number of ids": lambda s: finish(
+        s.state, altered(s.second, starter_ids=2, answerer_ids=4)
+    ),
+    "by the rule exact, ours by email": lambda s: answer(s.first, normalised(["a@b"], Normalisation.EMAIL)),
+    "already used another answer": lambda s: finish(s.bound, s.another),
+    "this session is finished: align finish does not apply": lambda s: finish(finished(s.bound), s.second),
+    "not the message that the state belongs to": lambda s: second_message(
+        begin_answer(s.first, normalised(["a"])), s.other_first
+    ),
+    "there is no list to accept": lambda s: accept(s.alone, ["a"]),
+    "no ids to align": lambda s: normalised([]),
+}
 
-    def test_a_list_in_a_session_where_only_the_starter_learns(self):
-        _, first = start(normalised(["a"]))
-        answerer_state, _ = answer(first, normalised(["a"]))
-        with pytest.raises(InputError, match="there is no list to accept"):
-            accept(answerer_state, ["a"])
+
+@pytest.mark.parametrize("rule", REFUSED)
+def test_what_does_not_belong_to_the_session_is_refused(session, rule):
+    with pytest.raises(InputError, match=rule):
+        REFUSED[rule](session)
+    assert finish(session.bound, session.second).users == ("b", "c")
+
+
+@pytest.mark.parametrize(
+    ("starter_ids", "users", "rule"),
+    [
+        (3, ["b", "x"], "line 2: 'x' is not one of the ids"),
+        (3, ["c", "b"], "not in ascending order"),
+        (3, ["b", "b"], "not in ascending order"),
+        (2, ["b", "c", "d"], "lists 3 users, but the starter showed only 2 ids"),
+    ],
+)
+def test_a_list_that_the_starter_cannot_have_found(session, starter_ids, users, rule):
+    with pytest.raises(VerificationError, match=rule):
+        accept(session.answerer.model_copy(update={"starter_ids": starter_ids}), users)
 
 
 def test_states_drop_what_is_no_longer_needed():
@@ -216,8 +206,6 @@ def test_with_both_a_starter_that_stops_knows_the_list_and_the_answerer_does_not
     assert accept(waiting, ["c"]).users == ("c",), "and whatever it is sent it must believe"
 
 
-def test_too_little_padding_and_no_ids():
+def test_too_little_padding():
     with pytest.raises(ParameterError, match=r"between the number of ids, 2, and .*, got 1"):
         start(normalised(["a", "b"]), pad_to=1)
-    with pytest.raises(InputError, match="no ids to align"):
-        normalised([])

@@ -40,7 +40,6 @@ def test_a_replaced_folder_is_loaded_once_it_has_settled(saved, folder):
     assert model.snapshot.fingerprint == Snapshot.load(saved / "two").fingerprint != before
     assert model.names == ["model taken", "model freed"]
     assert model.problem is None
-    assert model.loads == {"taken": 2, "refused": 0}
 
 
 def test_a_moved_link_is_followed_and_requests_in_flight_keep_the_old_model_which_then_leaves_memory(saved, tmp_path):
@@ -105,7 +104,6 @@ def test_a_folder_that_cannot_be_used_is_refused_once_and_the_old_model_stays(
     assert reason in model.problem
     assert model.events[0][1]["reason"] == model.problem
     assert "alice" not in model.problem
-    assert model.loads == {"taken": 1, "refused": 1}
     replaced(folder, saved / "two")
     model.settle()
     assert model.problem is None

@@ -1,6 +1,5 @@
 """The server as a process: slow clients, crowds, a new model under load, an orderly shutdown."""
 
-import gc
 import http.client
 import json
 import logging
@@ -8,14 +7,12 @@ import shutil
 import signal
 import threading
 import time
-import weakref
 from contextlib import closing
 
 import pytest
 
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import ServerLog
-from pricdr.serving.server import exempt_from_garbage_collection
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.processes import serving
 
@@ -203,29 +200,3 @@ def test_half_closed_clients_are_answered(server):
     batch += b"content-length: %d\r\n\r\n%b" % (len(text), text)
     for sent, count in [*((ask, 1),) * 50, (batch, 1), (ask * 20, 20), (ask[:-2], 0), (batch[:-1], 0)]:
         assert server.send(sent, half_close=True).count(b"HTTP/1.1 200 OK") == count
-
-
-@pytest.fixture
-def thawed():
-    """Give the collector back what a test has exempted."""
-    yield
-    gc.unfreeze()
-
-
-class Node:
-    """Something that can be referred to weakly, and by itself."""
-
-
-@pytest.mark.usefixtures("thawed")
-def test_what_is_alive_is_exempt_from_collection_and_is_still_freed():
-    alone, in_a_cycle = Node(), Node()
-    in_a_cycle.itself = in_a_cycle
-    freed, collected = weakref.ref(alone), weakref.ref(in_a_cycle)
-    exempt_from_garbage_collection()
-    assert gc.get_freeze_count() > 1000
-    del alone, in_a_cycle
-    assert freed() is None  # by its reference count
-    gc.collect()
-    assert collected() is not None
-    exempt_from_garbage_collection()  # as for every model that is loaded
-    assert collected() is None

@@ -25,8 +25,6 @@ _CONNECTIONS: Final = 1000
 """Open at the same time; further requests get 503."""
 _SHUTDOWN_SECONDS: Final = 8
 """For requests in flight when the server is stopped."""
-_SWITCH_INTERVAL: Final = 1e-3
-"""Seconds after which a running thread hands the interpreter to a waiting one; the scoring thread needs it often."""
 
 
 def serve(
@@ -84,7 +82,7 @@ def serve(
         for check in [*(model.reload_if_changed for model in models), *([ring.reload] if ring else [])]:
             repeat(check, poll_interval, log)
         log.take_over()
-        sys.setswitchinterval(_SWITCH_INTERVAL)
+        sys.setswitchinterval(1e-3)  # seconds: the scoring thread needs the interpreter often
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn raises the signals again once it has stopped: they must not end the process then.
             signal.signal(number, server.handle_exit)

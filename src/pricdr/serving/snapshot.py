@@ -3,7 +3,6 @@
 import hashlib
 import time
 import weakref
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,16 +43,14 @@ class RecommendedItem:
 
 @dataclass(slots=True)
 class Answer:
-    """The best unseen items of one user, best first, and what they are based on."""
+    """The best unseen items of one user, best first, and what they are based on.
+
+    The basis is history, the user's own ratings; release, the user's row in the source's release; both; or popularity:
+    nothing about the user, who gets the most popular items.
+    """
 
     user: str
-    basis: Annotated[
-        Basis,
-        Field(
-            description="history: the user's own ratings; release: the user's row in the source's release; both; "
-            "popularity: nothing about the user, who gets the most popular items."
-        ),
-    ]
+    basis: Basis
     items: list[RecommendedItem]
 
 
@@ -167,8 +164,6 @@ class WatchedModel:
         self._loaded_signature = self._last_signature = _signature(folder)
         self.problem: str | None = None
         """Why the newest folder was refused; None if it was not."""
-        self.loads = Counter(taken=1, refused=0)
-        """How many folders were loaded ("taken") and refused since the start."""
         self.snapshot = load(folder)
         """What to answer a request from, to be asked for once in each request."""
 
@@ -183,12 +178,10 @@ class WatchedModel:
             snapshot = self._load(self._folder)
         except Exception as error:  # whatever is wrong with the folder, the old model goes on answering
             self.problem = str(error) if isinstance(error, PriCDRError) else f"{self._folder}: {type(error).__name__}"
-            self.loads["refused"] += 1
             self._report("model refused", reason=self.problem, serving=self.snapshot.fingerprint)
             return
         self.problem = None
         if snapshot.fingerprint != self.snapshot.fingerprint:  # otherwise touched or moved, but the same model
-            self.loads["taken"] += 1
             self._report("model taken", **snapshot.facts)
             # Answers that were begun with the old snapshot hold it; it is freed after the last of them.
             freed = weakref.finalize(self.snapshot, self._report, "model freed", model=self.snapshot.fingerprint)
@@ -198,14 +191,8 @@ class WatchedModel:
 
 def _signature(folder: Path) -> list[tuple[int, ...] | None]:
     """Return what changes when a file of a folder is written or replaced, or a link to the folder is moved."""
-    signature: list[tuple[int, ...] | None] = []
-    for name in _FILES:
-        try:
-            status = (folder / name).stat()
-            signature.append((status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns))
-        except (OSError, ValueError):
-            signature.append(None)
-    return signature
+    found = [path.stat() if path.exists() else None for path in (folder / name for name in _FILES)]
+    return [status and (status.st_dev, status.st_ino, status.st_ctime_ns) for status in found]
 
 
 def _fingerprint(folder: Path) -> str:

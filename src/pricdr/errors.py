@@ -72,12 +72,7 @@ class InputError(PriCDRError, ValueError):
 class InputFileError(InputError):
     """A file that cannot be used as a whole: missing, unreadable, empty, truncated, or without a column.
 
-    Logs show it, so ``logged`` must quote nothing from the rows, and no count of them.
-
-    Args:
-        subject: the file, or what could not be done with it.
-        fault: what is wrong, for the screen.
-        logged: what is wrong, for logs; the same as ``fault`` by default.
+    Logs show it, so ``logged``, in place of the ``fault``, must quote nothing from the rows and no count of them.
 
     >>> error = InputFileError("r.csv", "no user column in ['alice', 'dune']", logged="no user column")
     >>> print(error, error.disclosed, sep="; ")
@@ -166,10 +161,7 @@ class TrainingError(PriCDRError):
 class EngineError(PriCDRError):
     """Spark could not finish what it was asked; the message says whether a budget may be spent.
 
-    Args:
-        message: what it was asked.
-        cause: what Spark says, which may quote a value (``The value 'alice' … cannot be cast``) or a path of one user;
-            logs do without it.
+    Logs do without the ``cause``: what Spark says may quote a value (``The value 'alice' … cannot be cast``) or a path.
     """
 
     withheld = True
@@ -186,14 +178,7 @@ class VerificationError(PriCDRError):
 
 
 def _rule(holds: Callable[[Any], bool], rule: str) -> Callable[..., None]:
-    """Return a check that refuses arguments, given by their names, that it does not hold for.
-
-    >>> require_positive(epsilon=4.0)
-    >>> require_positive(epsilon=-1.0)
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: epsilon must be a finite number above 0, got -1.0
-    """
+    """Return a check that refuses arguments, given by their names, that it does not hold for."""
 
     def require(**named: float) -> None:
         for name, value in named.items():
@@ -226,14 +211,7 @@ def require_scale(**named: float) -> None:
 
 
 def require_file_name(**named: str) -> None:
-    """Refuse text that cannot be, or begin, the name of a file in a given folder: it must not lead out of it.
-
-    >>> require_file_name(name="table-1.v2")
-    >>> require_file_name(name="../t")
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: name becomes a file name: 1 to 100 letters, digits, _, - or . (not first), got '../t'
-    """
+    """Refuse text that cannot be, or begin, the name of a file in a given folder: it must not lead out of it."""
     for name, value in named.items():
         if not re.fullmatch(FILE_NAME, value):
             rule = "1 to 100 letters, digits, _, - or . (not first)"

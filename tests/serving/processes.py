@@ -50,12 +50,10 @@ class Server:
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
-    def send(self, content, *, half_close=False):
+    def send(self, content):
         """Return all that a raw connection receives until it is closed."""
         with self.connect() as connection:
             connection.sendall(content)
-            if half_close:
-                connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(65536), b""))
 
     def metric(self, name):

@@ -191,12 +191,3 @@ def test_a_log_without_ids_or_keys(saved, tmp_path):
     ]
     for word in ("secret", "u38", "k=", good.partition(".")[2], "127.0.0.1"):
         assert word not in log
-
-
-def test_half_closed_clients_are_answered(server):
-    ask = b"GET /users/u38/recommendations?k=1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    text = json.dumps({"users": ["u38"] * 100}).encode()
-    batch = b"POST /recommendations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    batch += b"content-length: %d\r\n\r\n%b" % (len(text), text)
-    for sent, count in [*((ask, 1),) * 50, (batch, 1), (ask * 20, 20), (ask[:-2], 0), (batch[:-1], 0)]:
-        assert server.send(sent, half_close=True).count(b"HTTP/1.1 200 OK") == count

@@ -13,7 +13,6 @@ from threading import Event, Thread
 from typing import Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pricdr.errors import OutputError, ParameterError
 from pricdr.serving.app import create_app
@@ -67,7 +66,7 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(
                 create_app(models, hosts=hosts, keys=ring, log=log, evaluation=evaluation, frontier=frontier),
-                http=_Connection,
+                http="httptools",
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -109,18 +108,6 @@ def known_hosts(host: str, allowed: Iterable[str]) -> frozenset[str] | None:
     """
     names = frozenset(name.lower() for name in allowed)
     return names | {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else names or None
-
-
-class _Connection(HttpToolsProtocol):
-    """A connection whose client may close its sending side after its last request, and is answered all the same."""
-
-    def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio expects, unlike uvicorn
-        """Return whether to keep the connection open: as long as a whole request is being answered."""
-        cycle = self.cycle
-        if cycle is None or cycle.response_complete or cycle.more_body:
-            return False
-        cycle.keep_alive = False
-        return True
 
 
 def repeat(check: Callable[[], None], interval: float, log: ServerLog) -> Event:

@@ -5,11 +5,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from pricdr import Guarantee, publish, synthetic_pair, transfer
-from pricdr.cli import run
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError
 from pricdr.experiments.search import draws
@@ -63,11 +61,3 @@ def test_it_chooses_by_items_set_aside_and_refuses_what_is_not_private(pair):
     assert model.chosen.settings["neighbours"] in (5, 10, 20)
     with pytest.raises(InputError, match="NOT PRIVATE"):
         transfer(pair.target, seeded, method=MODULE.Neighbours())
-
-
-def test_its_model_is_saved_and_loaded_by_the_command_line(pair, catalogue, tmp_path):
-    release = publish(pair.source, Guarantee(epsilon=8, delta=1e-6), users=pair.users)
-    model = MODULE.Neighbours().fit(pair.target, release)
-    model.save(tmp_path / "model")
-    assert run(["recommend", str(tmp_path / "model"), "--out", str(tmp_path / "r.parquet"), "-k", "3"]) == 0
-    assert np.isfinite(model.score(np.arange(5))).all()

@@ -1,5 +1,6 @@
 import json
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -18,7 +19,7 @@ METRICS = [f"{measure}@{k}" for k in (5, 10) for measure in ("HR", "NDCG", "MRR"
 ITEMS = tuple(f"i{n:03d}" for n in range(260))
 
 
-@dataclass
+@dataclass(eq=False)
 class TableModel:
     """Scores written out in a table."""
 
@@ -82,6 +83,22 @@ def test_figures_are_means_over_the_users_of_each_stratum(split, models):
                     assert row["value"] == values[keep].mean()
                     assert row["standard_error"] == standard_error(values[keep])
                     assert row["users"] == keep.sum() > 1
+
+
+def test_of_pairs_one_model_at_a_time_is_held(split, models):
+    """Several large ones may not fit into memory together."""
+    held = weakref.WeakSet()
+
+    def read():
+        for name, model in models.items():
+            assert not held
+            own = replace(model)
+            held.add(own)
+            yield name, own
+            del own
+
+    by_pairs = pricdr.evaluate(read(), split, ranking="sampled")
+    assert by_pairs.to_dict() == pricdr.evaluate(models, split, ranking="sampled").to_dict()
 
 
 def test_every_further_model_is_compared_with_the_first(split, models):

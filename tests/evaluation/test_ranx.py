@@ -4,7 +4,6 @@
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +11,12 @@ import pytest
 
 import pricdr
 from pricdr.data.splits import HeldOut, Split
+from tests.evaluation.test_comparison import TableModel
 
 CONTENT = json.loads(Path(__file__).with_name("ranx_cases.json").read_text())
 CASES, METRICS = CONTENT["cases"], CONTENT["metrics"]
 SCORES = np.array([case["scores"] for case in CASES], dtype=float)
 CUTOFFS = sorted({int(name.split("@")[1]) for name in METRICS})
-
-
-@dataclass
-class TableModel:
-    users: tuple[str, ...]
-    items: tuple[str, ...]
-
-    def score(self, users):
-        return SCORES[users]
-
-    def score_candidates(self, users, candidates):
-        return np.take_along_axis(SCORES[users], candidates, axis=1)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +34,9 @@ def split():
 
 @pytest.fixture(scope="module")
 def found(split):
-    comparison = pricdr.evaluate({"table": TableModel(split.train.users, split.train.items)}, split, cutoffs=CUTOFFS)
+    comparison = pricdr.evaluate(
+        {"table": TableModel(split.train.users, split.train.items, SCORES)}, split, cutoffs=CUTOFFS
+    )
     values = comparison.values["table"]
     return {name: np.column_stack([values[name][metric] for metric in METRICS]) for name in ("full", "sampled")}
 

@@ -19,6 +19,7 @@ from pricdr.evaluation.verdict import (
 )
 from pricdr.models import DataAccess, Origin
 from pricdr.models.catalogue import METHODS, method_class
+from tests.evaluation.test_comparison import TableModel
 
 CASES = {
     "all of the interval above 0": (Difference(0.02, 0.01, 0.03, 0.01), Verdict.HELPS),
@@ -76,18 +77,9 @@ def test_sentences():
 
 
 @dataclass
-class Scores:
-    users: tuple[str, ...]
-    items: tuple[str, ...]
-    table: np.ndarray
+class Scores(TableModel):
     origin: Origin | None
     method: str = "dmf"
-
-    def score(self, users):
-        return self.table[users]
-
-    def score_candidates(self, users, candidates):
-        return np.take_along_axis(self.table[users], candidates, axis=1)
 
 
 ALONE, WITH = Origin({}, "f"), Origin({}, "f", release="hash")

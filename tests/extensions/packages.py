@@ -44,22 +44,6 @@ neighbours = "pricdr_examples.neighbours:Neighbours"
 [project.entry-points."pricdr.strategies"]
 buckets = "pricdr_examples.buckets:Buckets"
 """
-CONTRACTS = """
-from pricdr.testing.contracts import RecommenderContract
-from pricdr.testing.strategies import StrategyContract
-
-from pricdr_examples.buckets import Buckets
-from pricdr_examples.neighbours import Neighbours
-
-
-class TestBuckets(StrategyContract):
-    strategy = Buckets(dim=4)
-
-
-class TestNeighbours(RecommenderContract):
-    fit = staticmethod(lambda planted: Neighbours().fit(planted.target, planted.release))
-    serves_cold_users = True
-"""
 
 
 def install(folder: Path, pyproject: str, **modules: str) -> Path:

@@ -23,7 +23,7 @@ def test_a_strategy_that_needs_nothing_is_published_by_name():
 @pytest.mark.parametrize(
     ("strategy", "says"),
     [
-        ("guided", r"^strategy guided takes dim, guide \(needed\), refine, .*such as strategy=Guided\(guide=…\)$"),
+        ("guided", r"^strategy guided takes dim, .*guide \(needed\), refine, .*such as strategy=Guided\(guide=…\)$"),
         ("features", r"^strategy features takes dim, features \(needed\): .*strategy=Features\(features=…\)$"),
         ("jtl", "^there is no strategy 'jtl': spectral, guided, features, jlt, sjlt"),
         ("JLT", "^there is no strategy 'JLT'"),
@@ -52,12 +52,6 @@ def test_a_strategy_that_leaves_its_columns_open_is_refused_before_it_is_paid_fo
 
 def test_a_method_is_fitted_by_name():
     assert transfer(SOURCE, method="popularity").method == "popularity"
-    with pytest.raises(ParameterError, match="there is no method 'hetreo': hetero,"):
-        transfer(SOURCE, method="hetreo")
-    with pytest.raises(
-        ParameterError, match="hetero takes a release or the source's ratings, not target ratings alone"
-    ):
-        transfer(SOURCE, method="hetero")
 
 
 def test_the_registries_hold_each_under_its_own_name(forgetting):

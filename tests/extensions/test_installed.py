@@ -1,8 +1,6 @@
 """A package with a method and a strategy, installed: everything takes them by name."""
 
 import json
-import os
-import subprocess
 import sys
 
 import polars as pl
@@ -14,7 +12,7 @@ from pricdr.data.synthetic import SyntheticConfig
 from pricdr.data.tables import write_ratings
 from pricdr.models.catalogue import METHODS
 from pricdr.privacy.strategies import BY_NAME
-from tests.extensions.packages import BUCKETS, CONTRACTS, NEIGHBOURS, ROOT
+from tests.extensions.packages import BUCKETS, NEIGHBOURS
 
 PROMISE = ["--epsilon", "8", "--delta", "1e-6"]
 
@@ -188,21 +186,3 @@ def test_every_process_imports_what_the_user_named(here, monkeypatch, forgetting
     monkeypatch.syspath_prepend(str(here))
     allowed = ["--method", "mine:Neighbours", "--strategy", "mine:Buckets", "--jobs", "2"]
     assert reproduced(here, "mine:Neighbours", "buckets", *allowed) == ["theirs"] * 2
-
-
-@pytest.mark.slow
-def test_its_own_suite_inherits_our_contracts(installed):
-    site = installed()
-    (site / "tests").mkdir()
-    (site / "tests" / "test_contracts.py").write_text(CONTRACTS)
-    paths = os.pathsep.join([str(site), str(ROOT / "src")])
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
-        cwd=site,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split(" passed")[0].split()[-1]) == 10 + 7

@@ -265,7 +265,8 @@ def test_a_description_that_is_not_ours_is_refused(folder, name):
     where = folder("bpr")
     content = json.loads((where / "model.json").read_text()) | JSON[name]
     (where / "model.json").write_text(json.dumps(content))
-    refuses(where, "model.json")
+    says = ["schema_version 4, this software reads 5: train it again"] if name == "version 4" else []
+    refuses(where, "model.json", *says)
 
 
 @pytest.mark.parametrize(
@@ -329,14 +330,6 @@ def test_more_ids_than_memory_are_refused_before_they_are_decoded(folder, monkey
     (where / "users.txt").write_bytes(b"u\n" * 1_000_000)
     monkeypatch.setenv("PRICDR_MEMORY", "100MB")
     refuses(where, "a list of 1,000,000 user ids needs about 166.0 MB", "PRICDR_MEMORY")
-
-
-def test_a_folder_of_an_older_version_gets_one_clear_line(folder):
-    where = folder("bpr")
-    content = json.loads((where / "model.json").read_text())
-    (where / "model.json").write_text(json.dumps(content | {"schema_version": 4}))
-    (where / "users.txt").rename(where / "users.parquet")
-    refuses(where, "schema_version 4, this software reads 5: train it again")
 
 
 def test_a_public_key_lets_in_only_models_of_releases_that_it_signed(planted, tmp_path):

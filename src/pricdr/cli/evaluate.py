@@ -1,6 +1,6 @@
 """``pricdr evaluate``: how good are these models, on a split nobody trained on?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pricdr.data.splits import Split
     from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
     from pricdr.evaluation.verdict import PairedDifference
+    from pricdr.models.fitted import FittedModel
     from pricdr.pages import Block, Figure, Table
+    from pricdr.progress import Progress
 
 _ONE_RUN: Final = (
     "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
@@ -73,10 +75,9 @@ def evaluate(
     from pricdr._repeat import whole_of
     from pricdr.data.splits import load_split
     from pricdr.data.tables import write_table
-    from pricdr.evaluation.comparison import chosen_rankings, compared, measure
+    from pricdr.evaluation.comparison import evaluate as measure
     from pricdr.evaluation.metrics import require_cutoffs
     from pricdr.files import require_absent, write_new
-    from pricdr.models.fitted import FittedModel
 
     if len(paths) < 2:
         raise ParameterError("give at least one model folder, and the split folder last")
@@ -97,15 +98,9 @@ def evaluate(
         whole = whole_of(split, None if target is None else how.read(target, threshold).ratings)
         again = _repetition(folders, split, repeat, release or (), public_key)
         again |= {"ranking": ranking, "cutoffs": places, "allow_not_private": allow_not_private}
-    measured = {}
-    for name in map(str, folders):  # one model at a time: several large ones may not fit into memory together
-        with progress_bar(f"reading {name}"):
-            model = FittedModel.load(name, public_key=public_key)
-        if model.origin and model.origin.trained_on not in (None, split.train.fingerprint()):
-            raise InputError(f"{name} was not trained on this split: what is held out here may be what it learnt from")
-        with progress_bar() as progress:
-            measured[name] = measure(name, model, split, chosen_rankings(ranking), progress, cutoffs=places)
-    comparison = compared(measured, split, cutoffs=places)
+    with progress_bar() as progress:
+        models = _loaded(folders, split, public_key, progress)
+        comparison = measure(models, split, ranking=ranking, cutoffs=places, progress=progress)
     say(*comparison.lines())
     figures, repeated = comparison.to_dict(), None
     if repeat is not None:
@@ -120,6 +115,21 @@ def evaluate(
         write_new(report, evaluation_page(comparison, str(where), repeated).encode())
     if per_user is not None:
         write_table(per_user, comparison.columns_per_user())
+
+
+def _loaded(
+    folders: Sequence[Path], split: "Split", public_key: Path | None, progress: "Progress"
+) -> Iterator[tuple[str, "FittedModel"]]:
+    """Yield each model of the split by its folder, and hold one at a time."""
+    from pricdr.models.fitted import FittedModel
+
+    for name in map(str, folders):
+        progress(f"reading {name}", 0, 0)
+        model = FittedModel.load(name, public_key=public_key)
+        if model.origin and model.origin.trained_on not in (None, split.train.fingerprint()):
+            raise InputError(f"{name} was not trained on this split: what is held out here may be what it learnt from")
+        yield name, model
+        del model
 
 
 def _repetition(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from pricdr.evaluation.verdict import (
     verdict_lines,
 )
 from pricdr.pages import Table, summary_html, table
-from pricdr.progress import Progress, shown, silent
+from pricdr.progress import Progress, shown
 
 if TYPE_CHECKING:
     from pricdr.data.tables import Library
@@ -341,7 +341,7 @@ def _cell(values: Float64Array) -> str:
 
 
 def evaluate(
-    models: Mapping[str, ScoringModel],
+    models: Mapping[str, ScoringModel] | Iterable[tuple[str, ScoringModel]],
     split: Split,
     *,
     ranking: Literal["both", "sampled", "full"] = "both",
@@ -351,7 +351,8 @@ def evaluate(
     """Rank every user's held-out test items under each model and compare the models, user by user.
 
     Args:
-        models: Models trained on ``split.train``, by name; the others are compared with the first.
+        models: Models trained on ``split.train``, by name; the others are compared with the first. Of pairs of a name
+            and a model, one model at a time is held.
         split: What :func:`pricdr.split` held out.
         ranking: Among the 99 stored negatives (sampled), among all items the user has not rated (full), or both.
         cutoffs: The values of k, at which HR, NDCG, MRR, Recall and MAP are measured.
@@ -363,62 +364,47 @@ def evaluate(
     Raises:
         InputError: A model has other users or items than the split, or was trained on what the split holds out.
     """
-    rankings = chosen_rankings(ranking)
-    with shown(progress) as report:
-        measured = {name: measure(name, one, split, rankings, report, cutoffs=cutoffs) for name, one in models.items()}
-    return compared(measured, split, cutoffs=cutoffs)
-
-
-def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
-    """Return the rankings that an option of ``both``, ``sampled`` or ``full`` stands for.
-
-    >>> chosen_rankings("both"), chosen_rankings("full")
-    (('sampled', 'full'), ('full',))
-    """
-    chosen = RANKINGS if ranking == "both" else tuple(name for name in RANKINGS if name == ranking)
-    if not chosen:
+    rankings = RANKINGS if ranking == "both" else tuple(name for name in RANKINGS if name == ranking)
+    if not rankings:
         raise ParameterError(f"ranking must be both, sampled or full, got {ranking!r:.40}")
-    return chosen
-
-
-class Measured(NamedTuple):
-    """How good one model is on a split, and what it was trained by."""
-
-    metrics: Mapping[Ranking, Metrics]
-    training: Training | None
-    release_rows: BoolArray | None
-    """For which evaluated users it uses a release row; None without a release, or if that is not known."""
-
-
-def compared(measured: Mapping[str, Measured], split: Split, *, cutoffs: Sequence[int] = CUTOFFS) -> Comparison:
-    """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`."""
+    cutoffs, evaluated = require_cutoffs(cutoffs), split.test.evaluated
+    values: dict[str, dict[Ranking, Metrics]] = {}
+    trainings: dict[str, Training] = {}
+    release_rows: dict[str, BoolArray] = {}
+    with shown(progress) as report:
+        for name, model in models.items() if isinstance(models, Mapping) else models:
+            values[name] = _measured(name, model, split, rankings, cutoffs, report)
+            training, used = Training.of(model), getattr(model, "in_release", None)
+            if training is not None:
+                trainings[name] = training
+                if training.with_release and used is not None:
+                    release_rows[name] = used[evaluated]
+            del model  # before the next is read: two large ones may not fit into memory together
     return Comparison(
-        users=tuple(split.train.users[at] for at in split.test.evaluated),
+        users=tuple(split.train.users[at] for at in evaluated),
         strata=split.strata(),
-        values={name: one.metrics for name, one in measured.items()},
-        trainings={name: one.training for name, one in measured.items() if one.training is not None},
-        cutoffs=require_cutoffs(cutoffs),
+        values=values,
+        trainings=trainings,
+        cutoffs=cutoffs,
         test_items=len(split.test),
         protocol=split.protocol,
-        release_rows={name: one.release_rows for name, one in measured.items() if one.release_rows is not None},
+        release_rows=release_rows,
     )
 
 
-def measure(
+def _measured(
     name: str,
     model: ScoringModel,
     split: Split,
     rankings: Sequence[Ranking],
-    progress: Progress = silent,
-    *,
-    cutoffs: Sequence[int] = CUTOFFS,
-) -> Measured:
+    cutoffs: tuple[int, ...],
+    progress: Progress,
+) -> dict[Ranking, Metrics]:
     """Return every metric of every evaluated user under one model; ``name`` is what errors call it.
 
     In the full ranking a user has one list, in which all of the user's test items are relevant. In the sampled one each
     test item has a list of its own, with its negatives, and the metrics are averaged per user.
     """
-    cutoffs = require_cutoffs(cutoffs)
     test, users = split.test, split.train.users
     if model.users[: len(users)] != users or model.items != split.train.items:
         raise InputError(f"{name} has other users or items than the split")
@@ -428,19 +414,16 @@ def measure(
     seen = getattr(model, "seen", None)
     if seen is not None and seen[test.users, test.items].any():
         raise InputError(f"{name} was not trained on this split: it has seen ratings that are held out here")
+    if "full" not in rankings:
+        sampled = sampled_ranks(model.score_candidates, test, progress=progress)
+        return {"sampled": averaged(sampled, test.starts, cutoffs)}
     # All items have to be scored for the full ranking, and the sampled one then comes for free.
-    if list(rankings) == ["sampled"]:
-        sampled, full = sampled_ranks(model.score_candidates, test, progress=progress), None
-    else:
-        sampled, full = ranks(model.score, test, split.train.matrix, progress=progress)
-    metrics: dict[Ranking, Metrics] = {}
-    if "sampled" in rankings:
-        metrics["sampled"] = averaged(sampled, test.starts, cutoffs)
-    if full is not None:
-        metrics["full"] = of_lists(full, test.starts, cutoffs)
-    training, used = Training.of(model), getattr(model, "in_release", None)
-    knows_rows = used is not None and training is not None and training.with_release
-    return Measured(metrics, training, used[test.evaluated] if used is not None and knows_rows else None)
+    sampled, full = ranks(model.score, test, split.train.matrix, progress=progress)
+    metrics: dict[Ranking, Metrics] = {
+        "sampled": averaged(sampled, test.starts, cutoffs),
+        "full": of_lists(full, test.starts, cutoffs),
+    }
+    return {ranking: metrics[ranking] for ranking in rankings}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

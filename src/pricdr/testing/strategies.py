@@ -16,7 +16,7 @@ from pricdr._publish import publish
 from pricdr.arrays import Float64Array
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio
+from pricdr.privacy.audit import Subject, audit_likelihood_ratio
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate
 from pricdr.privacy.strategies import BY_NAME
@@ -68,18 +68,35 @@ class StrategyContract:
         return random_ratings(self.users[:40], self.items, seed=1)
 
     def test_the_steps_follow_from_what_is_declared(self, promised: Promised) -> None:
-        """An auditor lays out the same ones from the certificate alone."""
-        check_layout(self.strategy, *promised, users=self.users, items=self.items)
+        """From declared figures alone, and again from what a certificate states."""
+        kind, (guarantee, bounds) = type(self.strategy), promised
+        assert BY_NAME.get(kind.name) is kind, "the registry holds it under its own name"
+        resolved = self.strategy.resolved(guarantee, self.users)
+        declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(self.users), items=len(self.items))
+        steps = resolved.steps(declared)
+        names = [step.name for step in steps]
+        assert len(set(names)) == len(names), "noise is drawn by the name of a step"
+        assert names[-1] == "rows"
+        assert resolved.dim is not None
+        assert (steps[-1].rows, steps[-1].numbers) == (len(self.users), resolved.dim)
+        again = kind.described(resolved.dim, resolved.parameters())
+        assert again.steps(declared) == steps, "an auditor lays out the same steps"
+        calibrate(steps, guarantee, bounds)  # refuses shares that do not add up
 
     def test_a_release_verifies_and_states_nothing_that_was_rated(
         self, promised: Promised, ratings: Ratings, tmp_path: Path
     ) -> None:
         """One rating less changes nothing but the matrix."""
-        check_release(self.strategy, *promised, ratings, tmp_path / "release")
+        fewer = ratings.only(np.arange(len(ratings)) < len(ratings) - 1)
+        release, other = (self._published(given, ratings.users, *promised) for given in (ratings, fewer))
+        assert release.certificate == other.certificate, "nothing in a certificate is read off the ratings"
+        np.testing.assert_array_equal(verify(release.save(tmp_path / "release")).matrix, release.matrix)
 
     def test_the_noise_has_the_stated_size(self, promised: Promised) -> None:
-        """Not nine tenths of it, and not eleven."""
-        check_noise(self.strategy, *promised, users=self.users, items=self.items)
+        """Not nine tenths of it, and not eleven, in the rows of users without ratings."""
+        unlisted = Ratings.from_triples(["somebody who is not listed"] * len(self.items), self.items)
+        release = self._published(unlisted, self.users, *promised)
+        assert has_scale(release.matrix, release.certificate.sigma)
 
     def test_no_neighbours_are_further_apart_than_stated(self, promised: Promised, ratings: Ratings) -> None:
         """Of random ratings: a worse pair may exist."""
@@ -89,46 +106,14 @@ class StrategyContract:
 
     def test_an_audit_does_not_refute_the_promise(self, promised: Promised) -> None:
         """And comes near it: one that finds nothing would show nothing."""
-        assert audited(self.strategy.resolved(promised[0], self.users), *promised).share > 0.5
+        guarantee, bounds = promised
+        subject = Subject.of(guarantee, self.strategy.resolved(guarantee, self.users), bounds)
+        found = audit_likelihood_ratio(subject, draws=20_000, confidence=1 - 1e-6)
+        assert not found.refutes, f"the claim is {found.claimed_epsilon:g}, at least {found.lower_bound:g} was found"
+        assert found.share > 0.5
 
-
-def check_layout(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, users: Ids, items: Ids) -> None:
-    """Assert that the steps are laid out from declared figures, and again from what a certificate states."""
-    assert BY_NAME.get(strategy.name) is type(strategy), "the registry holds it under its own name"
-    resolved = strategy.resolved(guarantee, users)
-    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(users), items=len(items))
-    steps = resolved.steps(declared)
-    names = [step.name for step in steps]
-    assert len(set(names)) == len(names), "noise is drawn by the name of a step"
-    assert names[-1] == "rows"
-    assert resolved.dim is not None
-    assert (steps[-1].rows, steps[-1].numbers) == (len(users), resolved.dim)
-    again = type(resolved).described(resolved.dim, resolved.parameters())
-    assert again.steps(declared) == steps, "an auditor lays out the same steps"
-    calibrate(steps, guarantee, bounds)  # refuses shares that do not add up
-
-
-def check_release(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, ratings: Ratings, folder: Path) -> Release:
-    """Publish, save and verify; assert that one rating less changes nothing but the matrix. Returns the release."""
-    users, items = ratings.users, ratings.items
-    release, other = (
-        publish(given, guarantee, strategy=strategy, bounds=bounds, users=users, items=items)
-        for given in (ratings, ratings.only(np.arange(len(ratings)) < len(ratings) - 1))
-    )
-    assert release.certificate == other.certificate, "nothing in a certificate is read off the ratings"
-    read_back = verify(release.save(folder))
-    np.testing.assert_array_equal(read_back.matrix, release.matrix)
-    return release
-
-
-def check_noise(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, users: Ids, items: Ids) -> None:
-    """Assert that rows of users without ratings are noise of the stated σ, not of 0.9 or 1.1 times it.
-
-    It takes some 8,000 numbers to tell these apart; with fewer it raises ValueError.
-    """
-    unlisted = Ratings.from_triples(["somebody who is not listed"] * len(items), items)
-    release = publish(unlisted, guarantee, strategy=strategy, bounds=bounds, users=users, items=items)
-    assert has_scale(release.matrix, release.certificate.sigma)
+    def _published(self, ratings: Ratings, users: Ids, guarantee: Guarantee, bounds: Bounds) -> Release:
+        return publish(ratings, guarantee, strategy=self.strategy, bounds=bounds, users=users, items=self.items)
 
 
 def sensitivity_ratio(
@@ -149,13 +134,6 @@ def sensitivity_ratio(
         after = _exact(strategy, _neighbour(ratings, user, guarantee.unit), bounds, calibrated, seed)
         most = max(most, float(np.linalg.norm(after - before)))
     return most / (calibrated.step.sensitivity * _SINGLE)
-
-
-def audited(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, draws: int = 20_000) -> Finding:
-    """Audit what ``publish`` would run; assert that the finding does not refute the claim. Returns the finding."""
-    finding = audit_likelihood_ratio(Subject.of(guarantee, strategy, bounds), draws=draws, confidence=1 - 1e-6)
-    assert not finding.refutes, f"the claim is {finding.claimed_epsilon:g}, at least {finding.lower_bound:g} was found"
-    return finding
 
 
 def random_ratings(users: Ids, items: Ids, *, seed: int, share: float = 0.3) -> Ratings:

@@ -232,11 +232,11 @@ def test_two_models_are_compared_item_by_item(full, companies, monkeypatch):
     """The difference counts the items in both lists and the others, and each item says where the other has it."""
     lists = {"final": "abcd", "without": "acxy"}
 
-    def recommend(snapshot, user, k):
+    def answers(snapshot, queries):
         items = [RecommendedItem(item, 1.0, rank) for rank, item in enumerate(lists[snapshot.name], 1)]
-        return Answer(user, Basis.BOTH, items)
+        return [Answer(query.id, Basis.BOTH, items) for query in queries]
 
-    monkeypatch.setattr(Snapshot, "recommend", recommend)
+    monkeypatch.setattr(Snapshot, "answers", answers)
     response = ask(full, companies.warm)
     both = "In both lists: 2 of 4 items, 1 of them at the same rank. Only in “final”: 2. Only in “without”: 2."
     assert both in words(response)
@@ -313,7 +313,7 @@ def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():
     code = (
         "import sys\nfor name in ('torch', 'altair', 'vl_convert'): sys.modules[name] = None\n"
         "import pricdr.serving.server\nfrom pathlib import Path\nfrom pricdr.serving.page import router\n"
-        "try:\n    router(None, frontier=Path('x.jsonl'))\nexcept Exception as error:\n"
+        "try:\n    router(None, None, frontier=Path('x.jsonl'))\nexcept Exception as error:\n"
         "    print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -282,7 +282,7 @@ def create_app(
     async def leave_to_the_gate(_request: Request, error: Exception) -> Response:
         raise error
 
-    app.include_router(page.router(models, evaluation=evaluation, frontier=frontier))
+    app.include_router(page.router(models, worker, evaluation=evaluation, frontier=frontier))
     if keys is not None:
         _document_keys(app.openapi())  # which FastAPI keeps
     app.add_middleware(Gate, hosts=hosts, keys=keys, metrics=metrics, log=log)

@@ -7,13 +7,14 @@ proxy log keeps it. Handlers run in threads: most take milliseconds, and the fir
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Template
 from markupsafe import Markup, escape
@@ -27,8 +28,8 @@ from pricdr.release.inspection import attack_section
 from pricdr.release.readme import in_short, statement, trade_off_of
 from pricdr.report.card import UNVERIFIED, ModelCard
 from pricdr.report.evaluation import read_evaluation
-from pricdr.serving.snapshot import MAX_K, Snapshot, WatchedModel
-from pricdr.serving.worker import Refusal
+from pricdr.serving.snapshot import MAX_K, Answer, ItemsQuery, Snapshot, WatchedModel
+from pricdr.serving.worker import Refusal, Worker
 
 DEFAULT_K: Final = 10
 _ERROR_TITLES: Final = {401: "A key is required", 403: "This key has no access", 503: "The server is busy"}
@@ -61,14 +62,9 @@ class UserForm:
         """The id, to be sent again: a valid one character for character, another one escaped like any other text."""
         return self.user[:MAX_ID_LENGTH] if self.user_error else Markup(escape(self.user))
 
-    @property
-    def k(self) -> int:
-        """How many items are requested."""
-        return int(self.k_text)
-
 
 def router(
-    models: Sequence[WatchedModel], *, evaluation: Path | None = None, frontier: Path | None = None
+    models: Sequence[WatchedModel], worker: Worker, *, evaluation: Path | None = None, frontier: Path | None = None
 ) -> APIRouter:
     """Return the routes of the page, about the first of the models; the others are for comparison.
 
@@ -115,14 +111,17 @@ def router(
         return show("find", "Find a user", "/page", status=status, cards=served, form=form, max_k=MAX_K)
 
     @routes.post("/page/user")
-    def show_user(form: Annotated[UserForm, Depends(_read_form)]) -> HTMLResponse:
+    async def show_user(form: Annotated[UserForm, Depends(_read_form)]) -> HTMLResponse:
         if form.user_error or form.k_error:
-            return ask(form, 422)
-        lists = [_UserList(snapshot, form) for snapshot in snapshots()]
+            return await run_in_threadpool(ask, form, 422)
+        lists, query = [], [ItemsQuery(form.user, int(form.k_text))]
+        for snapshot in snapshots():
+            lists += [_UserList(snapshot, answer) for answer in await worker.answers(worker.users, snapshot, query)]
         ranks = [user_list.ranks for user_list in lists]
         both = [ranks[0][item] == ranks[1][item] for item in ranks[0].keys() & ranks[1].keys()] if ranks[1:] else []
         title, counts = "Recommendations for one user", {"common": len(both), "unmoved": sum(both)}
-        return show("user", title, "/page", lists=lists, form=form, max_k=MAX_K, counts=counts)
+        shown = partial(show, lists=lists, form=form, max_k=MAX_K, counts=counts)
+        return await run_in_threadpool(shown, "user", title, "/page")
 
     @routes.get("/page/model")
     def show_card() -> HTMLResponse:
@@ -180,9 +179,8 @@ async def _read_form(request: Request) -> UserForm:
 class _UserList:
     """What one model recommends to a user, ready for the template."""
 
-    def __init__(self, snapshot: Snapshot, form: UserForm) -> None:
-        answer = snapshot.recommend(form.user, form.k)
-        self.model, self.known, self.history = snapshot.name, snapshot.knows(form.user), snapshot.history(form.user)
+    def __init__(self, snapshot: Snapshot, answer: Answer) -> None:
+        self.model, self.known, self.history = snapshot.name, snapshot.knows(answer.user), snapshot.history(answer.user)
         self.basis, self.items = answer.basis.value if self.known else "unknown", answer.items
         self.ranks = {item.item: item.rank for item in answer.items}
         self.keeps_histories = snapshot.model.summary is None

@@ -7,7 +7,6 @@ item that belongs in the list; ``benchmarks/serving.py`` measures how often. ``-
 
 from collections.abc import Callable
 from dataclasses import replace
-from threading import Lock
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -35,17 +34,15 @@ class ExactSearch:
 
     def __init__(self, model: FittedModel) -> None:
         self._model = model
-        # One buffer, used by one thread at a time: two products at once would only compete for the same memory bus.
+        # One buffer, for one thread: two products at once would only compete for the same memory bus.
         self._buffer = np.empty((_rows_at_once(model), len(model.items)), dtype=np.float32)
-        self._lock = Lock()
         sparse = sp.issparse(model.user_vectors) and sp.issparse(model.item_vectors)
         # A product of two sparse matrices needs the second one transposed: do that once, not for every product.
         self._weights = sp.csr_array(model.item_vectors.T) if sparse else None
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` best unseen items of each of the users at these positions."""
-        with self._lock:
-            return _ranked(self._unseen, users, k, len(self._buffer))
+        return _ranked(self._unseen, users, k, len(self._buffer))
 
     def _unseen(self, users: IntArray) -> Float32Array:
         """Return the scores of all items, −∞ for those that a user has rated."""

@@ -17,7 +17,6 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Template
-from markupsafe import Markup, escape
 
 from pricdr import __version__
 from pricdr.data.ids import MAX_ID_LENGTH, id_fault
@@ -42,7 +41,7 @@ _NO_FRONTIER: Final[Content] = (
     "that one party holds completely: public or synthetic ratings. This server was started without one.",
     "These commands measure a frontier and show it here:",
     Commands(
-        ["pricdr reproduce specs/frontier.toml --out results", "pricdr serve MODEL --frontier results/NAME.jsonl"],
+        ["pricdr reproduce specs/frontier.toml --out results", "pricdr serve MODEL --frontier results/NAME.jsonl"]
     ),
 )
 
@@ -56,11 +55,6 @@ class UserForm:
     user_error: str = ""
     """Does not repeat the id."""
     k_error: str = ""
-
-    @property
-    def typed(self) -> str:
-        """The id, to be sent again: a valid one character for character, another one escaped like any other text."""
-        return self.user[:MAX_ID_LENGTH] if self.user_error else Markup(escape(self.user))
 
 
 def router(
@@ -108,7 +102,7 @@ def router(
 
     def ask(form: UserForm, status: int = 200) -> HTMLResponse:
         served = [card_of(snapshot)[0] for snapshot in snapshots()]
-        return show("find", "Find a user", "/page", status=status, cards=served, form=form, max_k=MAX_K)
+        return show("find", "Find a user", "/page", status=status, cards=served, form=form)
 
     @routes.post("/page/user")
     async def show_user(form: Annotated[UserForm, Depends(_read_form)]) -> HTMLResponse:
@@ -120,7 +114,7 @@ def router(
         ranks = [user_list.ranks for user_list in lists]
         both = [ranks[0][item] == ranks[1][item] for item in ranks[0].keys() & ranks[1].keys()] if ranks[1:] else []
         title, counts = "Recommendations for one user", {"common": len(both), "unmoved": sum(both)}
-        shown = partial(show, lists=lists, form=form, max_k=MAX_K, counts=counts)
+        shown = partial(show, lists=lists, form=form, counts=counts)
         return await run_in_threadpool(shown, "user", title, "/page")
 
     @routes.get("/page/model")
@@ -242,7 +236,7 @@ def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Se
 
 def _page(template: str, title: str, *, active: str = "", status: int = 200, **values: object) -> HTMLResponse:
     """Return a page rendered from one of the templates, with one link of the navigation highlighted."""
-    frame = {"title": title, "active": active, "version": __version__, "outdated": False}
+    frame = {"title": title, "active": active, "version": __version__, "outdated": False, "max_k": MAX_K}
     return HTMLResponse(_template(f"{template}.html").render({**frame, **values}), status)
 
 

@@ -9,11 +9,11 @@ import shutil
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pricdr._publish import publish
 from pricdr._transfer import transfer
@@ -30,22 +30,10 @@ from pricdr.evaluation.comparison import Comparison, evaluate
 from pricdr.evaluation.verdict import Difference, compare, standard_error
 from pricdr.files import new_folder
 from pricdr.models.base import Method
-from pricdr.models.catalogue import configure
+from pricdr.models.catalogue import Settings, configure
 from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import write_model
-from pricdr.pages import (
-    Bullets,
-    Column,
-    Content,
-    Note,
-    Page,
-    Row,
-    Section,
-    Table,
-    render,
-    sections_of,
-    table,
-)
+from pricdr.pages import Bullets, Column, Content, Note, Page, Row, Section, Table, render, sections_of, table
 from pricdr.pages.charts import Dot, dot_plot
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.ledger import Ledger
@@ -57,7 +45,6 @@ from pricdr.signing import create_keys, read_private_key
 from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.run_log import RunLog
 
-Settings: TypeAlias = Mapping[str, int | float]
 Bar: TypeAlias = Callable[[], AbstractContextManager[Progress]]
 """Opens a progress bar for one piece of work."""
 
@@ -66,14 +53,8 @@ DELTA: Final = 1e-6
 COLD: Final = 0.3
 """The share of users whose history is hidden: some 1,200 newcomers to measure by."""
 SETTINGS: Final[Settings] = {
-    "hidden": 128,
-    "width": 32,
-    "dropout": 0.3,
-    "entry_dropout": 0.7,
-    "batch": 128,
-    "learning_rate": 0.003,
-    "epochs": 45,
-    "patience": 12,
+    **{"hidden": 128, "width": 32, "dropout": 0.3, "entry_dropout": 0.7},
+    **{"batch": 128, "learning_rate": 0.003, "epochs": 45, "patience": 12},
 }
 """Networks small enough for a laptop to train in seconds, the same for all; the defaults are made for real data."""
 GUIDE: Final = "music.release"
@@ -83,6 +64,7 @@ EVALUATION: Final = "evaluation.json"
 POPULARITY, ALONE, RELEASE, PLAINTEXT = "popularity", "target only", "with release", "plaintext source"
 """The models, by what they learn from."""
 _METHODS: Final = {POPULARITY: "popularity", ALONE: "dmf", RELEASE: "hetero", PLAINTEXT: "hetero"}
+_FOLDERS: Final = {name: name.replace(" ", "-") for name in _METHODS}
 STRATA: Final = {"cold": "no history", "warm": "own history"}
 _PAIRS: Final = ((RELEASE, POPULARITY), (RELEASE, ALONE), (PLAINTEXT, RELEASE))
 
@@ -95,14 +77,9 @@ def play(
     data: SyntheticConfig = STRONGLY_SHARED,
     settings: Settings = SETTINGS,
 ) -> None:
-    """Play both parties and write everything into the new folder ``out``.
+    """Play both parties and write everything into the new folder ``out``, which is there whole or not at all.
 
-    Args:
-        out: the folder to create; it is there whole or not at all.
-        say: shows lines of text, one for each argument.
-        bar: opens a progress bar for one training.
-        data: the size and the tastes of the synthetic pair.
-        settings: of the networks.
+    ``say`` shows lines of text, one for each argument; ``bar`` opens a progress bar for one training.
     """
     # Networks this small gain nothing from a second thread, and lose much where other work keeps the cores busy.
     import torch
@@ -130,19 +107,20 @@ def play(
         say("5. The target trains with the release and without; and, for comparison only, with the source's ratings.")
         text = "".join(f"{name} = {value}\n" for name, value in settings.items())
         (target / "settings.toml").write_text(text, encoding="utf-8")
-        models, plaintext = {}, read_ratings(source / "ratings.parquet").positives()
-        for party, name, release, known in (
-            (target, POPULARITY, None, None),
-            (target, ALONE, None, None),
-            (target, RELEASE, received, None),
-            (folder / "comparison", PLAINTEXT, None, plaintext),  # NOT PRIVATE: no real target could
-        ):
+        plaintext = read_ratings(source / "ratings.parquet").positives()
+        known: dict[str, dict[str, Any]] = {name: {} for name in (POPULARITY, ALONE)}
+        known |= {RELEASE: {"release": received}, PLAINTEXT: {"plaintext_source": plaintext}}
+        models = {}
+        for name, given in known.items():
+            party = folder / "comparison" if name == PLAINTEXT else target  # NOT PRIVATE: no real target could
             started = time.perf_counter()
             with bar() as progress:
-                models[name] = train(party, name, split, settings, release, known, progress)
+                models[name] = train(party, name, split, settings, progress=progress, **given)
             say(f"   {name:<18}{time.perf_counter() - started:5.1f} s")
         measured = evaluate(models, split, ranking="sampled")
-        write_evaluation(target / EVALUATION, models, split)
+        # As pricdr evaluate --json writes it: for the model's card and its page.
+        figures = evaluate({_FOLDERS[name]: models[name] for name in (ALONE, RELEASE)}, split).to_dict()
+        (target / EVALUATION).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         say("6. What each recommends:", "", *outcome_lines(measured))
         page = outcome_page(measured, Inspection.of(received, key_given=True))
         (folder / PAGE).write_text(page, encoding="utf-8")
@@ -219,15 +197,14 @@ def train(
     progress: Progress = silent,
 ) -> FittedModel:
     """Train one of the models in a party's folder, with its log."""
-    home = _model_folder(party, name)
-    home.mkdir(parents=True)
-    (home / "log.jsonl").touch()
-    log = RunLog(file=home / "log.jsonl", progress=progress)
     method = configured(_METHODS[name], settings)
-    model = transfer(
-        split.train, release, method=method, plaintext_source=plaintext_source, validation=split.validation, log=log
-    )
-    write_model(home, model)
+    with new_folder(party / _FOLDERS[name], private=True) as home:
+        (home / "log.jsonl").touch()
+        log = RunLog(file=home / "log.jsonl", progress=progress)
+        model = transfer(
+            split.train, release, method=method, plaintext_source=plaintext_source, validation=split.validation, log=log
+        )
+        write_model(home, model)
     return model
 
 
@@ -236,17 +213,10 @@ def configured(name: str, settings: Settings) -> Method:
     return configure(name, {} if name == "popularity" else {**settings, "device": "cpu"})
 
 
-def write_evaluation(file: Path, models: Mapping[str, FittedModel], split: Split) -> None:
-    """Write what the model gains by the release, as ``pricdr evaluate --json`` does: for its card and its page."""
-    compared = {_model_folder(Path(), name).name: models[name] for name in (ALONE, RELEASE)}
-    figures = evaluate(compared, split).to_dict()
-    file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-
-
 def serving_inputs(out: Path) -> tuple[Path, Path, Path]:
     """Return the paths of the model, the one without the release, and the evaluation in a demo's folder."""
     target = out / "target"
-    return _model_folder(target, RELEASE), _model_folder(target, ALONE), target / EVALUATION
+    return target / _FOLDERS[RELEASE], target / _FOLDERS[ALONE], target / EVALUATION
 
 
 def outcome_lines(measured: Comparison) -> Iterator[str]:
@@ -254,9 +224,7 @@ def outcome_lines(measured: Comparison) -> Iterator[str]:
     lead, figures, _ = _words(measured, outcome_tables(measured))
     for block in (*figures.blocks, *lead.blocks[1:]):
         if isinstance(block, Table):
-            rows = [[column.name for column in block.columns]] + [
-                [str(cell) for cell in row.cells] for row in block.rows
-            ]
+            rows = [[column.name for column in block.columns], *(map(str, row.cells) for row in block.rows)]
             yield from ("", f"{block.caption}:", "")
             yield from ("{:<34}{:<26}{:<26}".format(*row).rstrip() for row in rows)
         else:
@@ -268,7 +236,7 @@ def gains(measured: Comparison) -> dict[str, bool]:
 
     Both: a release that beats the target's own model, but not a list of what is popular, is worth nothing.
     """
-    rivals = [_difference(measured, RELEASE, rival) for rival in (POPULARITY, ALONE)]
+    rivals = [_differences(measured, RELEASE, rival) for rival in (POPULARITY, ALONE)]
     return {stratum: all(found[stratum].low > 0 for found in rivals) for stratum in STRATA}
 
 
@@ -279,15 +247,13 @@ def _words(measured: Comparison, tables: Content) -> list[Section]:
 
 def outcome_page(measured: Comparison, inspection: Inspection) -> str:
     """Return the outcome as a page: figures and a plot, the release drawn, its promise, and how to repeat it all."""
-    ndcg, differences = outcome_tables(measured)
     dots = []
     for stratum, model in product(STRATA, measured.models):
         values = _values(measured, model, stratum)
         mean, half = float(values.mean()), 1.96 * standard_error(values)
         dots.append(Dot(model, _group(measured, stratum), mean, mean - half, mean + half))
     plot = dot_plot("ndcg", "NDCG@10 by kind of user", dots, label="NDCG@10", strong=RELEASE)
-    tables: Content = [*([] if plot is None else [plot]), ndcg, differences]
-    lead, figures, repeat = _words(measured, tables)
+    lead, figures, repeat = _words(measured, [*([] if plot is None else [plot]), *outcome_tables(measured)])
     promise = [
         Section(part.title, [Bullets(part.lines)])
         for part in statement(inspection.certificate)
@@ -307,7 +273,7 @@ def outcome_tables(measured: Comparison) -> list[Table]:
     figures = Table("ndcg-table", "NDCG@10, mean ± standard error", [Column("method", numeric=False), *columns], rows)
     pairs = []
     for left, right in _PAIRS:
-        found = _difference(measured, left, right).values()
+        found = _differences(measured, left, right).values()
         pairs.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
     caption = "Differences in NDCG@10, user by user, with 95 % intervals"
     return [figures, table("differences-table", caption, ["difference", *(column.name for column in columns)], pairs)]
@@ -317,14 +283,10 @@ def _group(measured: Comparison, stratum: str) -> str:
     return f"{int(measured.strata[stratum].sum()):,} {stratum} users ({STRATA[stratum]})"
 
 
-def _difference(measured: Comparison, left: str, right: str) -> dict[str, Difference]:
+def _differences(measured: Comparison, left: str, right: str) -> dict[str, Difference]:
     """Return for each kind of user how much better the first of two models is."""
     return {kind: compare(_values(measured, left, kind), _values(measured, right, kind)) for kind in STRATA}
 
 
 def _values(measured: Comparison, model: str, stratum: str) -> Float64Array:
     return measured.values[model]["sampled"]["NDCG@10"][measured.strata[stratum]]
-
-
-def _model_folder(folder: Path, name: str) -> Path:
-    return folder / name.replace(" ", "-")

@@ -5,7 +5,7 @@ Sentences are written by hand; what figures say, tables say, and whether a relea
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -14,7 +14,7 @@ from pricdr import __version__
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.arms import Axis
 from pricdr.experiments.measured import STRATA, Access, Experiment, MeasuredArm, Measurement, number
-from pricdr.experiments.paper import contradictions, read_table3, table2, table3_text
+from pricdr.experiments.paper import Table3, contradictions, read_table3, table2, table3_text
 from pricdr.pages import (
     Block,
     Bullets,
@@ -26,10 +26,10 @@ from pricdr.pages import (
     Note,
     Page,
     Row,
-    Section,
     SideBySide,
     Table,
     render,
+    sections_of,
     table,
 )
 from pricdr.pages.charts import WIDTH, chart_figure
@@ -45,15 +45,6 @@ FRONTIER: Final = "frontier"
 """The family whose results open the page."""
 USUAL_EPSILON: Final = 4.0
 """The ε that sentences speak of, where it was measured."""
-METRIC: Final = "NDCG@10 among 99 sampled items"
-_ANSWER: Final = (
-    "What a private release is worth to users of another company, in {metric}: with ε = {epsilon:g}, and beside it all "
-    "there is to gain, with the source's ratings in plaintext."
-)
-_CONTROLS: Final = (
-    "{gained} of {of} controls, releases of shuffled ratings or of noise alone, gained for certain; the most that one "
-    "gained is {most}: do not trust gains of that size."
-)
 ABSENT: Final = Cell("–")
 _PAPER_METRICS: Final = ("HR@10", "NDCG@10", "MRR@10")
 
@@ -64,11 +55,25 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
     for at, experiment in enumerate(folder.experiments, 1):
         progress("drawing", at, len(folder.experiments), experiment.title)
         experiments.append(experiment_details(experiment, at))
-    sections = [
-        Section("Every result", [_HOW_TO_READ_TABLES, *experiments], id="results"),
-        Section("The paper beside ours", [*_table2(folder), *_table3(folder)], id="paper"),
-        Section("How it was measured", [*_searches(folder), *_provenance(folder)], id="provenance"),
-    ]
+    counted = read_table3(folder.path / TABLE3) if (folder.path / TABLE3).is_file() else None
+    impossible = {place: contradictions(figures) for place, figures in table2().items()}
+    sections = sections_of(
+        "report.txt.j2",
+        {
+            "experiments": experiments,
+            "table2": _table2(folder, impossible),
+            "table3": [] if counted is None else [_table3(counted)],
+            "searches": _searches(folder),
+            "provenance": _provenance(folder),
+        },
+        rows=len(impossible),
+        impossible=sum(map(bool, impossible.values())),
+        table3=counted,
+        runs=sum(len(experiment.runs) for experiment in folder.experiments),
+        missing=sum(len(seeds) for experiment in folder.experiments for seeds in experiment.missing.values()),
+        stale=sum(experiment.stale for experiment in folder.experiments),
+        unclaimed=folder.unclaimed,
+    )
     if inspection is not None:
         c = inspection.certificate
         words = f"A verified release: {c.users:,} users x {c.dim:,} numbers by {c.strategy.name}; promise {c.promise}."
@@ -80,53 +85,31 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
 def lead(folder: ResultsFolder) -> Content:
     """Return the answer, one table and one picture for each pair; or what is missing to give one."""
     pairs = sorted(folder.family(FRONTIER), key=lambda pair: not pair.has_ceiling)
-    epsilon = usual_epsilon(pairs)
-    if epsilon is None:
-        return [Note("There are no results of the frontier (specs/frontier.toml) yet, so what crosses cannot be told.")]
-    return [
-        _ANSWER.format(metric=METRIC, epsilon=epsilon),
-        _summary(pairs, epsilon),
-        _controls(pairs),
-        SideBySide(_share_figures(pairs)),
-        Details("The same, ranked among all items", [_summary(pairs, epsilon, full=True)]),
-        Details("How to read it", [Bullets(_HOW_TO_READ)]),
-    ]
+    epsilon, blocks = usual_epsilon(pairs), dict[str, Content]()
+    if epsilon is not None:
+        figures = [
+            chart_figure(f"shares-{at}", pair.title, chart, in_words=words, note=_ceiling_note(pair))
+            for at, (pair, chart, words) in enumerate(share_charts(pairs), 1)
+        ]
+        full = Details("The same, ranked among all items", [_summary(pairs, epsilon, full=True)])
+        blocks = {"summary": [_summary(pairs, epsilon)], "charts": [SideBySide(figures), full]}
+    # Whether anything gained that must not, which would cast doubt on the gains of releases.
+    gains = [gain for pair in pairs for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
+    answer, reading = sections_of(
+        "frontier.txt.j2",
+        blocks,
+        epsilon=epsilon,
+        controls=len(gains),
+        gained=sum(gain.verdict is Verdict.HELPS for gain in gains),
+        most=number(max((gain.value for gain in gains), default=0.0), signed=True),
+    )
+    return answer.blocks if epsilon is None else [*answer.blocks, Details(reading.heading, reading.blocks)]
 
 
 def usual_epsilon(pairs: Sequence[Experiment]) -> float | None:
     """Return the ε to speak of: 4 where it was measured, otherwise the middle one; None without private results."""
     found = sorted({arm.epsilon_on_axis() or 0.0 for pair in pairs for arm in pair.private_arms("cold")})
     return USUAL_EPSILON if USUAL_EPSILON in found else found[len(found) // 2] if found else None
-
-
-_HOW_TO_READ: Final = (
-    f"All figures are {METRIC}: one hidden item of a user among 99 that the user has not rated.",
-    "Cold users have no history at the target, warm users have one. A share is of what the source's ratings in "
-    "plaintext gain for cold users over popularity.",
-    "± is one standard error over seeds, [ , ] a 95 % interval over seeds. A seed has a split, a release and a network "
-    "of its own, but all draw on the same users and ratings.",
-    "A release helps if the 95 % interval of the difference, seed by seed, lies above the best model without a "
-    "release and above every control: releases of shuffled ratings, and of noise alone.",
-    "The best release is the best on test of those tried, so it is a little lucky; the error of a share leaves out "
-    "that of the plaintext gain it is a share of.",
-)
-_HOW_TO_READ_TABLES: Final = (
-    "A row is one arm, a figure its mean over seeds ± one standard error; point at a figure, or move there with the "
-    "keyboard, for its seeds. Our model tests on its own training and validation data whether a release is worth "
-    "anything, and refuses one that is not; with gates off it is used whatever it is worth."
-)
-
-
-def _controls(pairs: Sequence[Experiment]) -> str:
-    """Return whether anything gained that must not, which would cast doubt on the gains of releases."""
-    gains = [gain for pair in pairs for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
-    if not gains:
-        return "No control was run, so a gain need not be a transfer."
-    return _CONTROLS.format(
-        of=len(gains),
-        gained=sum(gain.verdict is Verdict.HELPS for gain in gains),
-        most=number(max(gain.value for gain in gains), signed=True),
-    )
 
 
 def _ceiling_note(pair: Experiment) -> str:
@@ -142,20 +125,21 @@ def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False)
     ranking, among = ("full", "all items") if full else ("sampled", "99 items")
     columns = [Column(name, numeric=False) for name in ("data", "users")]
     columns += [Column("without"), Column(f"ε = {epsilon:g}"), Column("plaintext", "NOT PRIVATE, for comparison")]
-    columns += [] if full else [Column("share kept"), Column("the release", _HOW_TO_READ[3], numeric=False)]
+    if not full:
+        help = "Better than the best model without one and than every control?"
+        columns += [Column("share kept"), Column("the release", help, numeric=False)]
     rows = []
     for pair, stratum in ((pair, stratum) for stratum in ("cold", "warm") for pair in pairs):
         private = [arm for arm in pair.private_arms(stratum) if arm.epsilon_on_axis() == epsilon]
         base = pair.reference(stratum)
-        if not private or base is None:
+        if base is None or not private or not private[0].measured(stratum, ranking=ranking):
             continue
-        arm = private[0]
-        shown = (base, arm, pair.ceiling)
+        arm, shown = private[0], (base, private[0], pair.ceiling)
         cells = [ABSENT if one is None else _figure(one.measured(stratum, ranking=ranking)) for one in shown]
         if not full:
-            cells += [_share(pair.share(arm)) if stratum == "cold" else ABSENT, _verdict(pair, arm, stratum)]
-        if cells[1] is not ABSENT:
-            rows.append(Row([pair.title, stratum, *cells]))
+            share = _figure(pair.share(arm), share=True) if stratum == "cold" else ABSENT
+            cells += [share, _verdict(pair, arm, stratum)]
+        rows.append(Row([pair.title, stratum, *cells]))
     note = "Without: popularity for cold users, the best model of the target alone for warm ones."
     caption = f"NDCG@10 among {among}, with the best private release at ε = {epsilon:g}"
     return Table("summary-full" if full else "summary", caption, columns, rows, note)
@@ -199,28 +183,20 @@ def every_arm(experiment: Experiment, id: str) -> Table:
         for stratum in experiment.users:
             cells.append(_figure(arm.measured(stratum), _refusal(arm, stratum)))
             cells.append(_verdict(experiment, arm, stratum) if arm.access is Access.PRIVATE else ABSENT)
-        cells += [_share(experiment.share(arm))] if shares else []
+        cells += [_figure(experiment.share(arm), share=True)] if shares else []
         cells += [_figure(arm.measured("all", ranking="full")), _figure(arm.measured("all", "HR@10")), _cost(arm)]
         rows.append(Row(cells))
     return Table(id, f"{experiment.title}, every arm", columns, rows)
 
 
-def _figure(measured: Measurement, mark: str = "") -> Cell:
-    """Return a mean with its standard error, and every seed for those who point at it."""
+def _figure(measured: Measurement, mark: str = "", *, share: bool = False) -> Cell:
+    """Return a mean with its standard error, and every seed for those who point at it; a share in per cent."""
     if not measured:
         return ABSENT
-    seeds = [f"seed {seed}: {number(one, 5)}" for seed, one in sorted(measured.by_seed.items())]
-    error = "" if isnan(measured.error) else f"± {measured.error:.4f}"
-    return Cell(number(measured.value), measured.value, error, seeds, mark)
-
-
-def _share(measured: Measurement) -> Cell:
-    """Return the same of a share, in per cent."""
-    if not measured:
-        return ABSENT
-    seeds = [f"seed {seed}: {number(100 * one, 1)} %" for seed, one in sorted(measured.by_seed.items())]
-    error = "" if isnan(measured.error) else f"± {100 * measured.error:.0f}"
-    return Cell(f"{number(100 * measured.value, 0)} %", measured.value, error, seeds)
+    scale, digits, unit = (100, 0, " %") if share else (1, 4, "")
+    seeds = [f"seed {seed}: {number(scale * one, digits + 1)}{unit}" for seed, one in sorted(measured.by_seed.items())]
+    error = "" if isnan(measured.error) else f"± {scale * measured.error:.{digits}f}"
+    return Cell(f"{number(scale * measured.value, digits)}{unit}", measured.value, error, seeds, mark)
 
 
 def access_in_words(arm: MeasuredArm) -> str:
@@ -257,8 +233,6 @@ def _cost(arm: MeasuredArm) -> Cell:
 _CONTROL_CURVE: Final = "controls"
 _SHOWN: Final = ("guided", "spectral", "guide in the clear", "jlt", _CONTROL_CURVE)
 """The strategies of the first chart, in the order of its legend; tables have all of them."""
-_LOWEST, _HIGHEST = -0.5, 1.5
-"""What of an axis of shares is drawn at most: where plaintext gains next to nothing, shares of it are anything."""
 _ROOM: Final = 1.1
 """What a logarithmic axis goes beyond its ends by, so that no point is cut in half."""
 _AXES: Final = {
@@ -282,32 +256,20 @@ def _in_words(points: Sequence[Point]) -> str:
     return "; ".join(point["words"] for point in points) + "."
 
 
-def _share_figures(pairs: Sequence[Experiment]) -> list[Figure]:
-    return [
-        chart_figure(f"shares-{at}", pair.title, chart, in_words=words, note=_ceiling_note(pair))
-        for at, (pair, chart, words) in enumerate(share_charts(pairs), 1)
-    ]
-
-
 def share_charts(pairs: Sequence[Experiment]) -> list[tuple[Experiment, "alt.TopLevelMixin", str]]:
     """Return a chart for each pair that has points, and its figures in words; all on one scale."""
-    points = [list(_share_points(pair)) for pair in pairs]
-    every = list(dict.fromkeys(point["series"] for found in points for point in found))
+    points = {pair.spec.name: list(_share_points(pair)) for pair in pairs}
+    every = list(dict.fromkeys(point["series"] for found in points.values() for point in found))
     curves = [curve for curve in _SHOWN if curve in every] if set(every) & {*_SHOWN[:-1]} else every[: len(_SHOWN)]
-    points = [[point for point in found if point["series"] in curves] for found in points]
+    points = {name: [point for point in found if point["series"] in curves] for name, found in points.items()}
     # A pair on which plaintext gains nothing has shares of next to nothing: they must not squeeze the others.
-    telling = [point for pair, found in zip(pairs, points, strict=True) if pair.has_ceiling for point in found]
-    scaled = telling or [point for found in points for point in found]
+    scaled = [point for pair in pairs if pair.has_ceiling for point in points[pair.spec.name]]
     low, high = min((point["low"] for point in scaled), default=0), max((point["high"] for point in scaled), default=1)
-    domain = (max(min(low, 0) - 0.05, _LOWEST), min(max(high, 1) + 0.05, _HIGHEST))
+    scale = (max(min(low, 0) - 0.05, -0.5), min(max(high, 1) + 0.05, 1.5))
+    title = "share of the plaintext gain kept"
+    drawn = [(pair, points[pair.spec.name]) for pair in pairs if points[pair.spec.name]]
     return [
-        (
-            pair,
-            _curves(found, curves, "ε", "share of the plaintext gain kept", log=True, shares=domain),
-            _in_words(found),
-        )
-        for pair, found in zip(pairs, points, strict=True)
-        if found
+        (pair, _curves(found, curves, "ε", title, log=True, shares=scale), _in_words(found)) for pair, found in drawn
     ]
 
 
@@ -357,19 +319,14 @@ def _curves(
     ticks = places if len(places) <= 8 else alt.Undefined
     x = alt.X("x:Q", title=x_title, scale=scale, axis=alt.Axis(values=ticks, grid=False, format=".2~g"))
     y_scale = alt.Scale(zero=False) if shares is None else alt.Scale(domain=shares, nice=False)
-    axis = alt.Axis(format=".3f" if shares is None else "%")
-
-    def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=y_title, scale=y_scale, axis=axis)
-
-    names = alt.Scale(domain=list(curves))
+    y: dict[str, Any] = {"title": y_title, "scale": y_scale, "axis": alt.Axis(format=".3f" if shares is None else "%")}
     legend = alt.Legend(title=None, columns=2 if all(len(name) <= 18 for name in curves) else 1)
-    color = alt.Color("series:N", scale=names, legend=legend)
-    base = alt.Chart(alt.InlineData(values=list(points))).encode(x=x, color=color)
+    look: dict[str, Any] = {"scale": alt.Scale(domain=list(curves)), "legend": legend}
+    base = alt.Chart(alt.InlineData(values=list(points))).encode(x=x, color=alt.Color("series:N", **look))
     layers = [
-        base.mark_rule(clip=True).encode(y=y("low"), y2="high:Q"),
-        base.mark_line(clip=True).encode(y=y("y"), strokeDash=alt.StrokeDash("series:N", scale=names, legend=legend)),
-        base.mark_point(clip=True).encode(y=y("y"), shape=alt.Shape("series:N", scale=names, legend=legend)),
+        base.mark_rule(clip=True).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
+        base.mark_line(clip=True).encode(y=alt.Y("y:Q", **y), strokeDash=alt.StrokeDash("series:N", **look)),
+        base.mark_point(clip=True).encode(y=alt.Y("y:Q", **y), shape=alt.Shape("series:N", **look)),
     ]
     if shares is not None:
         zero = alt.Chart(alt.InlineData(values=[{}])).mark_rule(strokeDash=[3, 3], opacity=0.5)
@@ -377,15 +334,10 @@ def _curves(
     return alt.layer(*layers).properties(width=WIDTH, height=230)
 
 
-def _table2(folder: ResultsFolder) -> list[Block | str]:
+def _table2(folder: ResultsFolder, impossible: Mapping[tuple[str, str], Mapping[str, str]]) -> list[Details]:
     """Return the paper's Table 2 with ours beside it, for each task."""
     own = {one.spec.data.paper: one for one in folder.family("table2") if not one.spec.data.stand_in}
-    impossible = {place: contradictions(figures) for place, figures in table2().items()}
-    blocks: list[Block | str] = [
-        f"Of the {len(impossible)} rows of the paper's Table 2, {sum(map(bool, impossible.values()))} contradict "
-        "themselves: no rankings of one held-out item per user give these figures together. Such cells are marked with "
-        "a letter. Data that only stands in for the paper's is above, without the paper's figures."
-    ]
+    tables = []
     columns = [Column("method", numeric=False)]
     columns += [Column(f"{metric}, {whose}") for metric in _PAPER_METRICS for whose in ("paper", "ours")]
     for at, task in enumerate(dict.fromkeys(task for task, _ in table2()), 1):
@@ -402,21 +354,18 @@ def _table2(folder: ResultsFolder) -> list[Block | str]:
                     cells += [Cell(f"{figures[metric]:.4f}", mark=impossible[place].get(metric, "")), ours]
                 rows.append(Row(cells))
         absent = "" if experiment is not None and experiment.runs else ": no results of ours"
-        blocks.append(Details(f"Table 2, {task}{absent}", [Table(f"table2-{at}", task, columns, rows)]))
-    return blocks
+        tables.append(Details(f"Table 2, {task}{absent}", [Table(f"table2-{at}", task, columns, rows)]))
+    return tables
 
 
-def _table3(folder: ResultsFolder) -> list[Block | str]:
-    path = folder.path / TABLE3
-    if not path.is_file():
-        return [Note("Table 3, the sizes of the data, is not counted yet: pricdr reproduce --table3 does it.")]
-    counted = read_table3(path)
+def _table3(counted: Table3) -> Details:
     header, rows = table3_text(counted)
-    shown = table("table3", "Data after preprocessing", header, rows, names=2)
     words = f"Counted from the raw files on {counted.provenance.finished[:10]}."
+    blocks: list[Block | str] = [words, table("table3", "Data after preprocessing", header, rows, names=2)]
     absent = [f"{row.title}: {' · '.join(row.expected)}" for row in counted.rows if row.expected]
-    files: list[Block | str] = ["Files that would do where data is not present:", Bullets(absent)] if absent else []
-    return [Details("Table 3: users, items and ratings", [words, shown, *files])]
+    if absent:
+        blocks += ["Files that would do where data is not present:", Bullets(absent)]
+    return Details("Table 3: users, items and ratings", blocks)
 
 
 def _searches(folder: ResultsFolder) -> list[Details]:
@@ -440,35 +389,26 @@ def _searches(folder: ResultsFolder) -> list[Details]:
     return [Details("Searches", [words, found])] if rows else []
 
 
-def _provenance(folder: ResultsFolder) -> list[Block | str]:
+def _provenance(folder: ResultsFolder) -> list[Details]:
     """Return what was run, when, on what and from which commit, and what is missing or out of date."""
-    rows, machines, lacking, totals = [], Counter[str](), [], Counter[str]()
+    rows, machines, lacking = [], Counter[str](), []
     for experiment in folder.experiments:
-        known = [run.provenance for run in experiment.runs]
+        known, missing = [run.provenance for run in experiment.runs], experiment.missing
         machines.update(
             f"{one.machine}: commit {one.commit}, pricdr {one.version}, Python {one.python}, torch {one.torch}, numpy "
             f"{one.numpy}, scipy {one.scipy}"
             for one in known
         )
-        finished = sorted(one.finished[:10] for one in known)
-        days = " to ".join(dict.fromkeys([finished[0], finished[-1]])) if finished else "–"
-        missing = sum(map(len, experiment.missing.values()))
-        counts = {"runs": len(known), "missing": missing, "stale": experiment.stale}
-        totals.update(counts)
-        rows.append([experiment.spec.name, days, *map(str, counts.values())])
+        days = sorted({one.finished[:10] for one in known}) or ["–"]
+        counts = (len(known), sum(map(len, missing.values())), experiment.stale)
+        rows.append([experiment.spec.name, " to ".join(dict.fromkeys([days[0], days[-1]])), *map(str, counts)])
         if experiment.outline.missing or missing:
-            arms = [f"{arm}: seed {', '.join(map(str, seeds))}" for arm, seeds in experiment.missing.items()]
+            arms = [f"{arm}: seed {', '.join(map(str, seeds))}" for arm, seeds in missing.items()]
             why = experiment.outline.missing or ("; ".join(arms) if known else "every run")
             lacking.append(f"{experiment.spec.name}: {why}")
     header = ["results", "finished", "runs", "missing", "stale"]
-    blocks: list[Block | str] = [
-        f"{totals['runs']:,} runs are shown; {totals['missing']:,} that specs ask for are missing; {totals['stale']:,} "
-        "were measured with other settings or seeds than their spec has now, and are left out.",
+    return [
         Details("What was run", [table("provenance-table", "What was run", header, rows, names=2)]),
         Details("On what", [Bullets([f"{count:,} runs on {machine}" for machine, count in machines.most_common()])]),
+        *([Details("What is missing", [Bullets(lacking)])] if lacking else []),
     ]
-    if lacking:
-        blocks.append(Details("What is missing", [Bullets(lacking)]))
-    if folder.unclaimed:
-        blocks.append(f"Files of results without a spec beside them, not shown: {', '.join(folder.unclaimed)}.")
-    return blocks

@@ -16,6 +16,14 @@ from pricdr.training.loop import TrainingOptions
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))
 DATA = DataSpec(folder="here", source="a.csv", target="b.csv")
 HETERO = Arm(name="hetero", method="hetero", release=ReleaseSpec(strategy="spectral", epsilon=4))
+ARMS = {
+    "spectral": HETERO,
+    "stated": replace(HETERO, settings={"narrow_dropout": 0.0}),
+    "jlt": replace(HETERO, release=ReleaseSpec(strategy="jlt")),
+    "guided": replace(HETERO, release=ReleaseSpec(strategy="guided", epsilon=4)),
+    "dmf": Arm(name="dmf", method="dmf"),
+    "ease": Arm(name="ease", method="ease"),
+}
 
 
 def key(arm: Arm = HETERO, data: DataSpec = DATA) -> str:
@@ -27,113 +35,68 @@ def changed_default(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, valu
     field = next(one for one in fields(kind) if one.name == name)
     monkeypatch.setattr(field, "default", value)
     monkeypatch.setattr(kind, name, value)
-    defaults = dict(kind.__init__.__kwdefaults__)
-    monkeypatch.setattr(kind.__init__, "__kwdefaults__", {**defaults, name: value})
-
-
-def test_a_default_that_changes_invalidates_the_arms_that_left_it_as_it_was_and_no_other(monkeypatch):
-    stated = replace(HETERO, settings={"narrow_dropout": 0.0})
-    popularity = Arm(name="popularity", method="popularity")
-    dmf = Arm(name="dmf", method="dmf")
-    arms = (HETERO, stated, popularity, dmf)
-    before = [key(arm) for arm in arms]
-    assert before[0] == before[1]  # saying what is the default anyway changes nothing
-    changed_default(monkeypatch, SourceStageConfig, "narrow_dropout", 0.3)
-    after = [key(arm) for arm in arms]
-    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, True, True]
-
-
-def test_a_default_of_training_or_of_a_strategy_counts_as_well(monkeypatch):
-    before = {arm.name: key(arm) for arm in (HETERO, Arm(name="ease", method="ease"))}
-    with monkeypatch.context() as patch:
-        changed_default(patch, TrainingOptions, "epochs", 100)
-        assert {name: key(arm) == before[arm.name] for name, arm in (("hetero", HETERO),)} == {"hetero": False}
-        assert key(Arm(name="ease", method="ease")) == before["ease"]
-    with monkeypatch.context() as patch:
-        changed_default(patch, Spectral, "item_prior", 99.0)
-        assert key() != before["hetero"]
-        assert key(replace(HETERO, release=ReleaseSpec(strategy="jlt"))) == key(
-            replace(HETERO, release=ReleaseSpec(strategy="jlt", dim=200))
-        )
-    assert key() == before["hetero"]
+    monkeypatch.setattr(kind.__init__, "__kwdefaults__", {**dict(kind.__init__.__kwdefaults__), name: value})
 
 
 @pytest.mark.parametrize(
-    ("raised", "other"),
+    ("change", "invalid"),
     [
-        (method_class("hetero"), Arm(name="dmf", method="dmf")),
-        (Spectral, replace(HETERO, release=ReleaseSpec(strategy="jlt"))),
+        (lambda m: changed_default(m, SourceStageConfig, "narrow_dropout", 0.3), {"spectral", "jlt", "guided"}),
+        (lambda m: changed_default(m, TrainingOptions, "epochs", 100), {*ARMS} - {"ease"}),
+        # The guide of a guided release counts with its constants.
+        (lambda m: changed_default(m, Spectral, "item_prior", 99.0), {"spectral", "stated", "guided"}),
+        (lambda m: m.setattr(Spectral, "revision", 2), {"spectral", "stated", "guided"}),
+        (lambda m: m.setattr("pricdr.experiments.arms.GUIDE_DIM", 4), {"guided"}),
+        (lambda m: m.setattr(method_class("hetero"), "revision", 2), {"spectral", "stated", "jlt", "guided"}),
     ],
+    ids=range(6),
 )
-def test_a_revision_that_is_raised_invalidates_its_method_or_strategy_alone(monkeypatch, raised, other):
-    before = key(), key(other)
-    monkeypatch.setattr(raised, "revision", 2)
-    assert key() != before[0]
-    assert key(other) == before[1]
+def test_a_default_or_revision_that_changes_invalidates_the_arms_that_rest_on_it_and_no_other(
+    monkeypatch, change, invalid
+):
+    before = {name: key(arm) for name, arm in ARMS.items()}
+    assert before["spectral"] == before["stated"]  # saying what is the default anyway changes nothing
+    change(monkeypatch)
+    assert {name for name, arm in ARMS.items() if key(arm) != before[name]} == invalid
 
 
-def test_the_guide_of_a_guided_release_counts_with_its_constants(monkeypatch):
-    guided = replace(HETERO, release=ReleaseSpec(strategy="guided", epsilon=4))
-    jlt = replace(HETERO, release=ReleaseSpec(strategy="jlt"))
-    before, other = key(guided), key(jlt)
-    for change in (
-        lambda patch: patch.setattr("pricdr.experiments.arms.GUIDE_DIM", 4),
-        lambda patch: patch.setattr(Spectral, "revision", 2),
-        lambda patch: changed_default(patch, Spectral, "item_prior", 99.0),
-    ):
-        with monkeypatch.context() as patch:
-            change(patch)
-            assert key(guided) != before
-            assert key(jlt) == other
-    assert key(guided) == before
-
-
-def test_names_seeds_and_devices_are_no_part_of_it():
+def test_names_seeds_and_devices_are_no_part_of_it_nor_whether_a_default_is_stated():
     assert key() == key(replace(HETERO, name="another", settings={"seed": 7, "device": "cpu"}))
     assert key() == key(data=replace(DATA, name="x", title="X", paper="P", stand_in=True, note="n"))
     assert "seed" not in str(resolved(DATA, HETERO))
+    dim = resolved(DATA, HETERO)["release"]["constants"]["dim"]
+    assert key() == key(replace(HETERO, release=ReleaseSpec(strategy="spectral", epsilon=4.0, delta=1e-6, dim=dim)))
+    sjlt = replace(HETERO, release=ReleaseSpec(strategy="sjlt"))
+    assert key(sjlt) == key(replace(sjlt, release=ReleaseSpec(strategy="sjlt", density=0.5, dim=200)))
+    assert key(replace(HETERO, settings={"learning_rate": 1})) == key(replace(HETERO, settings={"learning_rate": 1.0}))
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("strategy", "change"),
     [
-        {"epsilon": 5.0},
-        {"delta": 1e-5},
-        {"dim": 3},
-        {"rows": RowContent.NOISE},
-        {"strategy": "guided"},
-        {"strategy": "jlt", "calibration": Calibration.PAPER},
-        {"strategy": "sjlt", "density": 0.1},
-        {"strategy": "guided", "guide": Guide.CLEAR},
-        {"strategy": "guided", "refine": False},
+        ("spectral", {"epsilon": 5.0}),
+        ("spectral", {"delta": 1e-5}),
+        ("spectral", {"dim": 3}),
+        ("spectral", {"rows": RowContent.NOISE}),
+        ("jlt", {"strategy": "sjlt"}),
+        ("jlt", {"calibration": Calibration.PAPER}),
+        ("sjlt", {"density": 0.1}),
+        ("guided", {"guide": Guide.CLEAR}),
+        ("guided", {"refine": False}),
     ],
 )
-def test_whatever_a_release_is_made_with_counts(change):
-    plain = replace(HETERO.release, strategy=change.get("strategy", "spectral"))
-    given = {name: value for name, value in change.items() if name != "strategy"}
-    made = replace(HETERO, release=replace(plain, **given))
-    assert key(made) != key()
-    if given:
-        assert key(made) != key(replace(HETERO, release=plain))
+def test_whatever_a_release_is_made_with_counts(strategy, change):
+    plain = replace(HETERO, release=ReleaseSpec(strategy=strategy))
+    assert key(replace(plain, release=replace(plain.release, **change))) != key(plain)
 
 
-def test_what_is_stated_as_its_default_is_the_default():
-    assert key() == key(replace(HETERO, release=ReleaseSpec(strategy="spectral", epsilon=4.0, delta=1e-6)))
-    dim = resolved(DATA, HETERO)["release"]["constants"]["dim"]
-    assert key() == key(replace(HETERO, release=replace(HETERO.release, dim=dim)))
-    sjlt = replace(HETERO, release=ReleaseSpec(strategy="sjlt"))
-    assert key(sjlt) == key(replace(sjlt, release=ReleaseSpec(strategy="sjlt", density=0.5, dim=200)))
-    assert key(sjlt, replace(DATA, delta=1e-3)) != key(sjlt)
-
-
-def test_a_share_of_the_source_counts_where_there_is_one():
+def test_a_share_of_the_source_and_the_delta_of_the_data_count():
     assert key(replace(HETERO, source_share=0.5)) != key()
-    assert key(replace(HETERO, settings={"learning_rate": 1})) == key(replace(HETERO, settings={"learning_rate": 1.0}))
+    assert key(data=replace(DATA, delta=1e-3)) != key()
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_no_two_arms_of_a_table_are_the_same_run(path):
     for spec in read_specs(path, path.parent / "tuned"):
         keys = [spec.key(arm) for arm in spec.arms]
-        twice = [arm.name for arm in spec.arms if keys.count(spec.key(arm)) > 1]
-        assert not twice, twice
+        assert len(set(keys)) == len(keys), spec.name

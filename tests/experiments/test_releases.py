@@ -14,23 +14,20 @@ from pricdr.privacy.strategies import BY_NAME
 from pricdr.randomness import Simulation
 
 EPSILONS = (0.5, 1, 2, 4, 8, 16, 32, 64)
-USERS, ITEMS = 40, 90
 
 
 @pytest.fixture(scope="module")
 def source():
     rng = np.random.default_rng(0)
-    pairs = [(u, i) for u in range(USERS) for i in rng.choice(ITEMS, 10, replace=False)]
-    ratings = Ratings.from_triples([f"u{u:02d}" for u, _ in pairs], [f"i{i:02d}" for _, i in pairs])
+    pairs = [(f"u{u:02d}", f"i{i:02d}") for u in range(40) for i in rng.choice(90, 10, replace=False)]
+    ratings = Ratings.from_triples(*zip(*pairs, strict=True))
     return ratings.select(items=(*ratings.items, "nobody rated it"))
 
 
-@pytest.mark.parametrize("strategy", ["jlt", "sjlt"])
-@pytest.mark.parametrize("delta", [1e-6, 1 / 924])
-@pytest.mark.parametrize("dim", [100, 800])
+@pytest.mark.parametrize(("strategy", "delta", "dim"), [("jlt", 1e-6, 800), ("sjlt", 1 / 924, 100)])
 def test_every_epsilon_of_the_paper_is_published_with_either_noise(source, strategy, delta, dim):
     """The certificate states what the noise delivers: the ε that was asked for, or the far smaller one of w."""
-    before = 0.0
+    found = [0.0]
     for epsilon in EPSILONS:
         spec = ReleaseSpec(strategy=strategy, dim=dim, epsilon=epsilon, delta=delta)
         exact = seeded_release(source, spec, 1).certificate
@@ -41,19 +38,15 @@ def test_every_epsilon_of_the_paper_is_published_with_either_noise(source, strat
         assert printed.nominal_epsilon == epsilon
         assert printed.sigma == pytest.approx(paper_sigma(epsilon, delta, dim=dim), rel=0.01)
         assert printed.epsilon == pytest.approx(composed_epsilon([(1 / printed.sigma, dim)], delta), abs=1e-9)
-        assert before <= printed.epsilon < epsilon / 50
+        assert found[-1] <= printed.epsilon < epsilon / 50
         assert release.matrix.std() == pytest.approx(printed.sigma, rel=0.1)
-        before = printed.epsilon
-    assert before > 0.5
+        found.append(printed.epsilon)
+    assert found[-1] > 0.5
+    # A large δ alone covers all there is to tell at the first: charts on a logarithmic axis have to know.
+    assert (found[1] == 0) == (delta > 1e-3)
 
 
-def test_at_a_large_delta_the_paper_s_noise_delivers_an_epsilon_of_exactly_zero(source):
-    """Its δ alone covers all there is to tell: charts on a logarithmic axis have to know."""
-    spec = ReleaseSpec(dim=200, epsilon=0.5, delta=1 / 924, calibration=Calibration.PAPER)
-    assert seeded_release(source, spec, 1).certificate.epsilon == 0
-
-
-@pytest.mark.parametrize("density", [0.1, 0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("density", [0.1, 0.5, 0.9])
 def test_a_density_is_that_of_the_projection(source, density):
     spec = ReleaseSpec(strategy="sjlt", dim=64, density=density, rows=RowContent.NOISELESS)
     release = seeded_release(source, spec, 3)
@@ -68,9 +61,6 @@ def test_a_share_of_the_source_is_exact_and_nested(source):
     shares = (1, 1 / 2, 1 / 4, 1 / 8)
     samples = [sampled_source(source, share, 1) for share in shares]
     assert [len(sample) for sample in samples] == [round(share * len(source)) for share in shares]
-    assert samples[0] is source
     for larger, smaller in pairwise(samples):
-        assert smaller.users == source.users
-        assert smaller.items == source.items
-        assert smaller.matrix.multiply(larger.matrix).nnz == len(smaller)
-        assert len(smaller) < len(larger)
+        assert (smaller.users, smaller.items) == (source.users, source.items)
+        assert smaller.matrix.multiply(larger.matrix).nnz == len(smaller) < len(larger)

@@ -154,26 +154,22 @@ def _line(**changes):
         ("[]", "it must be a table, got"),
         ("{", "not JSON"),
         ("[" * 100_000, "nested"),
-        ("1" * 5000, "not JSON"),
         (_line(seed="1"), "seed must be .*, got '1'"),
         (_line(seed=True), "seed must be .*, got True"),
         (_line(seed=2**70), "seed must be .*, got"),
         (_line(seconds=float("nan")), "NaN is not a number"),
-        (_line(seconds=float("inf")), "Infinity is not a number"),
         (_line(seconds=1).replace('"seconds": 1', '"seconds": 1e999'), "seconds must be .*, got inf"),
         (_line(seconds=1).replace('"seconds": 1', '"seconds": 1, "seconds": 2'), "a key occurs twice"),
         (_line(surprise=1), "unknown key 'surprise'"),
         (_line(figures={}), "figures"),
         (_line(figures={"sampled": {"warm": {"NDCG@10": 0.1}}}), "figures of warm users, sampled, lack"),
         (_line(figures={"sampled": {"warm": 3}}), "figures.sampled.warm must be a table, got 3"),
-        (_line(users={"warm": "many"}), "users.warm must be a whole number, got 'many'"),
         (_line().replace('"arm": "popularity", ', ""), "needs 'arm'"),
-        (_line(seconds=2**70), "seconds must be .*, got 118"),
         (_line(users={"x" * 9999: 0.5}), "users.x+… must be a whole number, got 0.5"),
         (_line(arm="a\x1b[2J"), "arm must be one line of 1 to 200 printable characters"),
         (_line(seed=1).replace('"seed": 1', f'"seed": {"[" * 900}{"]" * 900}'), "seed must be|nested"),
     ],
-    ids=range(21),
+    ids=range(17),
 )
 def test_results_are_read_strictly(tmp_path, line, message):
     path = tmp_path / "r.jsonl"
@@ -194,24 +190,6 @@ def test_results_and_trials_that_are_no_text_or_too_much_are_refused(tmp_path, m
     monkeypatch.setattr("pricdr.experiments.results.MAX_BYTES", 10)
     with pytest.raises(InputError, match="more than 10 bytes"):
         read(path)
-
-
-@pytest.mark.parametrize("trials", [0, -1, 10**12])
-def test_an_absurd_number_of_trials_is_refused(trials):
-    with pytest.raises(ParameterError, match="trials must be a whole number from 1 to 1,000"):
-        draws("bpr", trials)
-
-
-def test_prepared_arrays_that_lead_outside_are_refused(root, tmp_path):
-    load_task(DATA, root, tmp_path)
-    (kept,) = tmp_path.glob("*.npz")
-    arrays = dict(np.load(kept))
-    for name, at, value in (("source_indices", 0, 10**6), ("target_indptr", 1, -5), ("target_indptr", -1, 10**6)):
-        broken = {key: array.copy() for key, array in arrays.items()}
-        broken[name][at] = value
-        np.savez(kept, **broken)
-        with pytest.raises(InputError, match="does not hold prepared arrays"):
-            load_task(DATA, root, tmp_path)
 
 
 def test_one_seed_has_no_error_and_a_ceiling_that_gains_nothing_has_no_shares():
@@ -239,27 +217,37 @@ def test_markdown_shows_names_and_notes_and_obeys_none():
     assert sum(line.startswith("#") for line in text.split("\n")) == 5  # the title, three tables, and one of the note's
 
 
-def test_prepared_arrays_are_the_data(root, tmp_path):
+def test_prepared_arrays_are_the_data_and_broken_ones_are_refused(root, tmp_path):
     fresh = load_task(DATA, root)
     load_task(DATA, root, tmp_path)
-    kept = load_task(DATA, tmp_path / "there is no such data", tmp_path)
-    assert kept.pair.users == fresh.pair.users
+    with pytest.raises(InputError, match="9999"):
+        load_task(replace(DATA, core=9999), root, tmp_path)  # other data are prepared anew
+    nowhere = tmp_path / "no data"
+    load_task(replace(DATA, cold=0.5), nowhere, tmp_path)  # who is cold is decided by the split
+    prepared = load_task(DATA, nowhere, tmp_path)
+    assert prepared.pair.users == fresh.pair.users
     for name in ("source", "target"):
-        left, right = getattr(kept.pair, name), getattr(fresh.pair, name)
+        left, right = getattr(prepared.pair, name), getattr(fresh.pair, name)
         assert left.items == right.items
         assert (left.matrix != right.matrix).nnz == 0
-    assert np.array_equal(kept.split(3).test.negatives, fresh.split(3).test.negatives)
+    assert np.array_equal(prepared.split(3).test.negatives, fresh.split(3).test.negatives)
+    (kept,) = tmp_path.glob("*.npz")
+    whole, arrays = kept.read_bytes(), dict(np.load(kept))
 
+    def changed(name, at, value):
+        broken = {key: array.copy() for key, array in arrays.items()}
+        broken[name][at] = value
+        np.savez(kept, **broken)
 
-def test_arrays_prepared_otherwise_are_prepared_anew(root, tmp_path):
-    load_task(DATA, root, tmp_path)
-    with pytest.raises(InputError, match="9999"):
-        load_task(replace(DATA, core=9999), root, tmp_path)
-    load_task(replace(DATA, cold=0.5), tmp_path / "no data", tmp_path)  # who is cold is decided by the split
-    kept = next(tmp_path.glob("*.npz"))
-    kept.write_bytes(kept.read_bytes()[:100])
-    with pytest.raises(InputError, match="does not hold prepared arrays"):
-        load_task(DATA, root, tmp_path)
+    for damage in (
+        lambda: kept.write_bytes(whole[:100]),
+        lambda: changed("source_indices", 0, 10**6),
+        lambda: changed("target_indptr", 1, -5),
+        lambda: changed("target_indptr", -1, 10**6),
+    ):
+        damage()
+        with pytest.raises(InputError, match="does not hold prepared arrays"):
+            load_task(DATA, root, tmp_path)
 
 
 def test_an_official_split_is_the_same_from_prepared_arrays(root, tmp_path):
@@ -304,7 +292,7 @@ def test_distinct_data_has_no_twins_and_keeps_the_target(root, tmp_path):
     assert SPEC.key(ARMS[0]) != replace(SPEC, data=replace(DATA, distinct=True)).key(ARMS[0])
 
 
-def test_narrow_releases_are_searched_by_their_own_settings():
+def test_narrow_releases_are_searched_by_their_own_settings_and_no_search_is_absurd():
     for method in ("hetero", "symmetric"):
         wide, narrow = draws(method, 12), draws(method, 12, dim=8)
         assert wide[0] == narrow[0] == {}
@@ -313,6 +301,9 @@ def test_narrow_releases_are_searched_by_their_own_settings():
         for drawn in narrow:
             configure(method, drawn)
     assert draws("dmf", 4, dim=8) == draws("dmf", 4)
+    for trials in (0, -1, 10**12):
+        with pytest.raises(ParameterError, match="trials must be a whole number from 1 to 1,000"):
+            draws("bpr", trials)
 
 
 def test_several_commands_may_add_to_one_file(tmp_path):
@@ -327,8 +318,7 @@ def test_a_line_that_a_kill_cut_short_is_written_again(root, tmp_path):
     results = measure(spec, tmp_path, context)
     out.write_bytes(out.read_bytes()[:-30])
     assert len(read(out)) == 1
-    again = measure(spec, tmp_path, context)
-    assert [r.figures for r in again] == [r.figures for r in results]
+    assert [r.figures for r in measure(spec, tmp_path, context)] == [r.figures for r in results]
     assert len(read(out)) == 2
 
 
@@ -389,25 +379,20 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
     assert "[dmf]\n" in (tmp_path / "t.toml").read_text()
 
 
-def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "learning_rate": 1e30}, SMALL]
-    )
-    best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", RunContext(root, tmp_path, "cpu"))
-    failed = next(trial for trial in read_lines(tmp_path / "log.jsonl", Trial) if trial.failure)
-    assert failed.validation == 0
-    assert "loss became" in failed.failure
-    assert best["dmf"] == SMALL
-
-
-def test_a_trial_that_the_machine_failed_is_tried_again(root, tmp_path, monkeypatch):
+def test_a_trial_that_fails_counts_as_nothing_and_one_that_the_machine_failed_is_tried_again(
+    root, tmp_path, monkeypatch
+):
     log, context = tmp_path / "log.jsonl", RunContext(root, tmp_path, "cpu")
+    settings = [{**SMALL, "learning_rate": 1e30}, SMALL]
+    monkeypatch.setattr(searching, "draws", lambda method, trials, fixed, dim: settings[:trials])
     with monkeypatch.context() as patch:
         patch.setattr(searching, "fit", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
-        assert search(DATA, ["popularity"], 1, log, context) == {}
+        assert search(DATA, ["dmf"], 2, log, context) == {}
     assert read_lines(log, Trial) == []
-    assert search(DATA, ["popularity"], 1, log, context) == {"popularity": {}}
-    assert len(read_lines(log, Trial)) == 1
+    assert search(DATA, ["dmf"], 2, log, context) == {"dmf": SMALL}
+    failed, _ = read_lines(log, Trial)
+    assert failed.validation == 0
+    assert "loss became" in failed.failure
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
@@ -429,7 +414,7 @@ def test_a_part_of_a_spec_can_be_run(root, tmp_path):
     assert [r.arm for r in measure(SPEC, tmp_path, context, only=["popularity"], seeds=[2])] == ["popularity"]
     with pytest.raises(ParameterError, match="no arm or curve of these specs is called 'nobody'"):
         require_runnable([SPEC], ["popularity", "nobody"])
-    few = results_of(SPEC, tmp_path / "toy.jsonl")
+    few = read(tmp_path / "toy.jsonl")
     assert "Not run: popularity (seeds 1) · target only · released · plaintext." in markdown_report(SPEC, few)
 
 
@@ -446,12 +431,17 @@ def test_what_another_table_measured_is_not_run_again(root, tmp_path, monkeypatc
     assert [r.provenance for r in adopted] == [r.provenance for r in first]
 
 
-def test_a_result_of_other_settings_does_not_count(root, tmp_path):
+def test_a_result_of_other_settings_or_seeds_does_not_count(root, tmp_path):
     context, spec = RunContext(root, None, "cpu"), replace(SPEC, arms=ARMS[1:2], seeds=(1,), baseline=None)
     measure(spec, tmp_path, context)
     wider = replace(spec, arms=(replace(ARMS[1], settings={**SMALL, "width": 5}),))
-    assert results_of(wider, tmp_path / "toy.jsonl") == []
-    assert len(results_of(spec, tmp_path / "toy.jsonl")) == 1
+    lines = read(tmp_path / "toy.jsonl")
+    assert [Experiment.of(Outline.of(one), lines).stale for one in (spec, wider, replace(spec, seeds=(2,)))] == [
+        0,
+        1,
+        1,
+    ]
+    assert [len(missing_runs(one, tmp_path)) for one in (spec, wider)] == [0, 1]
 
 
 def test_a_folder_of_results_describes_itself(root, tmp_path):
@@ -464,26 +454,18 @@ def test_a_folder_of_results_describes_itself(root, tmp_path):
     assert [result.key] == [*found.keys.values()]
     assert result.provenance.version == __version__
     hostile = (tmp_path / "toy.spec.json").read_text().replace('"name": "toy"', '"name": "../toy"')
-    for wrong, message in (
-        (hostile, "name becomes a file name"),
-        ("{}", "needs"),
-        ("[]", "must be a table"),
-        ("{", "not JSON"),
-    ):
+    for wrong, message in ((hostile, "name becomes a file name"), ("{}", "needs"), ("[]", "must be a table")):
         (tmp_path / "wrong.spec.json").write_text(wrong)
         with pytest.raises(InputError, match=rf"wrong.spec.json: not an outline of results: .*{message}"):
             read_outline(tmp_path / "wrong.spec.json")
 
 
-def test_a_table_without_its_data_keeps_its_rows_and_says_so(tmp_path):
+def test_without_its_data_a_table_keeps_its_rows_and_results_that_were_measured_elsewhere(root, tmp_path):
     assert run(SPEC, tmp_path, RunContext(tmp_path / "nowhere")) == []
     found = read_outline(tmp_path / "toy.spec.json")
     assert found.missing == NOT_PRESENT == "data not present: point PRICDR_DATA at it"
     assert [*found.keys] == [arm.name for arm in ARMS]
     assert not (tmp_path / "toy.jsonl").exists()
-
-
-def test_results_that_were_measured_elsewhere_stay_where_the_data_is_not(root, tmp_path):
     spec = replace(SPEC, arms=ARMS[:1], seeds=(1,))
     measure(spec, tmp_path, RunContext(root, None, "cpu"))
     assert run(spec, tmp_path, RunContext(tmp_path / "nowhere")) == []

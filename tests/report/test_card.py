@@ -91,16 +91,13 @@ def test_users_with_and_without_a_release_row_are_told_apart(companies):
     assert groups["cold", True]["value"] != groups["cold", True]["baseline_value"]
 
 
-def test_what_was_not_measured_is_said_to_be_with_the_commands_that_measure_it(companies):
+def test_what_was_not_measured_is_said_to_be_with_the_commands_that_measure_it(companies, tmp_path):
     text = text_of(ModelCard.of(companies.model("final")))
     assert "Quality: not measured. With and without the release: not measured. Who gains: not measured." in text
     assert "pricdr evaluate without.model with.model SPLIT --json evaluation.json" in text
     alone = text_of(ModelCard.of(companies.model("without")))
     assert "Quality: not measured. To measure it, run:" in alone
     assert "No release was used." in alone
-
-
-def test_a_model_with_a_release_that_was_measured_alone_lacks_the_comparison(companies, tmp_path):
     content = json.loads(companies.evaluation.read_text())
     content["models"].pop("without")
     content["verdicts"] = []
@@ -137,14 +134,20 @@ def test_every_built_in_method_has_a_description(companies):
         assert "**Description:**" in markdown(ModelCard("m", replace(model, method=method)).page), method
 
 
-def test_a_model_folder_keeps_the_certificate_of_its_release(companies):
-    copy = (companies.model("final") / COPY).read_bytes()
+def test_a_model_folder_keeps_the_certificate_of_its_release_and_the_card_says_where_it_is_missing(companies, final):
+    copy = (final / COPY).read_bytes()
     assert copy == (companies.folder / "release" / "certificate.json").read_bytes()
-    origin = FittedModel.load(companies.model("final")).origin
+    origin = FittedModel.load(final).origin
     assert origin.certificate == Certificate.from_bytes(copy)
     assert (origin.release_verified, origin.release_covers) == (True, (330, 400))
     assert origin.software.startswith("pricdr ")
     assert not (companies.model("without") / COPY).exists()
+    (final / COPY).unlink()
+    card = ModelCard.of(final)
+    assert card.certificate is None
+    text = text_of(card)
+    assert "**Promise to the source's users:** not recorded" in text
+    assert "Not recorded: there is no copy of the certificate" in text
 
 
 def test_a_release_that_was_never_saved_is_recorded_too(companies, tmp_path):
@@ -160,15 +163,6 @@ def test_a_release_that_was_never_saved_is_recorded_too(companies, tmp_path):
     assert "was not verified before it was used" in text_of(ModelCard.of(saved))
 
 
-def test_the_card_of_a_folder_without_the_certificate_says_what_it_lacks(final):
-    (final / COPY).unlink()
-    card = ModelCard.of(final)
-    assert card.certificate is None
-    text = text_of(card)
-    assert "**Promise to the source's users:** not recorded" in text
-    assert "Not recorded: there is no copy of the certificate" in text
-
-
 def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(final):
     key = Ed25519PrivateKey.generate().public_key()
     loaded = FittedModel.load(final)
@@ -178,36 +172,51 @@ def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(f
     assert public_text(key) not in text
 
 
-def test_a_key_that_did_not_sign_the_certificate_is_refused(final):
-    key = public_text(Ed25519PrivateKey.generate().public_key())
-    with pytest.raises(InputError, match=r"is signed with a key other than the one that model.json names"):
-        FittedModel.load(edited(final, release_signed_by=key))
+def _signed_by_another(folder, companies):
+    edited(folder, release_signed_by=public_text(Ed25519PrivateKey.generate().public_key()))
 
 
-def test_a_model_whose_name_another_one_ends_with_is_not_taken_for_it(companies, tmp_path):
-    folder = shutil.copytree(companies.model("final"), tmp_path / "ith")  # what was measured is called "with"
-    assert "figures of “with”, a model trained the same way on a split," in text_of(
-        ModelCard.of(folder, companies.evaluation)
-    )
+def _of_another_release(folder, companies):
+    edited(folder, release="0" * 64)
 
 
-def test_a_certificate_of_another_release_is_refused(final):
-    with pytest.raises(InputError, match=r"release.certificate.json is not the certificate of the release that"):
-        FittedModel.load(edited(final, release="0" * 64))
+def _of_no_release(folder, companies):
+    certificate = (folder / COPY).read_bytes()
+    shutil.rmtree(folder)
+    shutil.copytree(companies.model("without"), folder)
+    (folder / COPY).write_bytes(certificate)
 
 
-def test_a_certificate_beside_a_model_without_a_release_is_refused(companies, final, tmp_path):
-    other = shutil.copytree(companies.model("without"), tmp_path / "other")
-    shutil.copy(final / COPY, other / COPY)
-    with pytest.raises(InputError, match="is not the certificate of the release"):
-        FittedModel.load(other)
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"[" * 100_000, b'{"schema_version": 99}'])
-def test_a_certificate_that_is_none_is_refused(final, content):
-    (final / COPY).write_bytes(content)
-    with pytest.raises(InputError, match=COPY):
+@pytest.mark.parametrize(
+    ("lie", "rule"),
+    [
+        (_signed_by_another, "is signed with a key other than the one that model.json names"),
+        (_of_another_release, "release.certificate.json is not the certificate of the release that"),
+        (_of_no_release, "is not the certificate of the release"),
+        *(
+            (lambda folder, _, content=content: (folder / COPY).write_bytes(content), COPY)
+            for content in (b"", b"[1]", b"\xff", b"[" * 100_000, b'{"schema_version": 99}')
+        ),
+    ],
+)
+def test_a_certificate_that_is_none_or_of_another_release_is_refused(companies, final, lie, rule):
+    lie(final, companies)
+    with pytest.raises(InputError, match=rule):
         FittedModel.load(final)
+
+
+def test_what_was_measured_is_found_by_the_whole_name_of_the_folder_and_by_its_method(companies, tmp_path):
+    """A name that another one ends with is not that name; nor is a model the one of its name by another method."""
+    folder = shutil.copytree(companies.model("final"), tmp_path / "ith")  # what was measured is called "with"
+    text = text_of(ModelCard.of(folder, companies.evaluation))
+    assert "figures of “with”, a model trained the same way on a split," in text
+    impostor = EASE().fit(_small()).save(tmp_path / "with")
+    assert "figures of “without”, a model trained the same way" in text_of(ModelCard.of(impostor, companies.evaluation))
+    content = json.loads(companies.evaluation.read_text())
+    content["trainings"]["without"]["method"] = "bpr"
+    (tmp_path / "e.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"measured 'without', 'with': none of them is 'unheard-of'"):
+        ModelCard.of(impostor.rename(tmp_path / "unheard-of"), tmp_path / "e.json")
 
 
 def test_a_certificate_that_promises_too_much_is_not_repeated(final):
@@ -244,21 +253,6 @@ def test_an_exported_model_says_so(companies, tmp_path):
     assert "ε = 8" in text
 
 
-def test_an_evaluation_of_other_models_is_refused(companies, tmp_path):
-    target_only = EASE().fit(_small()).save(tmp_path / "unheard-of")
-    content = json.loads(companies.evaluation.read_text())
-    content["trainings"]["without"]["method"] = "bpr"
-    (tmp_path / "e.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"measured 'without', 'with': none of them is 'unheard-of'"):
-        ModelCard.of(target_only, tmp_path / "e.json")
-
-
-def test_a_folder_with_the_name_of_another_method_is_not_taken_for_it(companies, tmp_path):
-    impostor = EASE().fit(_small()).save(tmp_path / "with")
-    text = text_of(ModelCard.of(impostor, companies.evaluation))
-    assert "figures of “without”, a model trained the same way" in text
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -282,29 +276,24 @@ def test_an_evaluation_that_is_none_is_refused_in_one_line(tmp_path, content, sa
     assert str(refused.value).isprintable()
 
 
-def test_an_evaluation_that_is_too_large_is_refused_by_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("pricdr.report.evaluation.MAX_BYTES", 10)
-    (tmp_path / "e.json").write_text('{"schema_version": 2}')
-    with pytest.raises(InputError, match="has more than 10 bytes"):
-        read_evaluation(tmp_path / "e.json")
-
-
-@pytest.mark.parametrize("value", [None, "x", [], {}, True, 10**400])
-def test_a_figure_that_is_none_is_shown_as_missing(companies, tmp_path, value):
-    content = json.loads(companies.evaluation.read_text())
-    content["models"]["with"]["full"]["cold"]["NDCG@10"] = value
-    (tmp_path / "e.json").write_text(json.dumps(content))
-    measured = read_evaluation(tmp_path / "e.json")
-    assert measured.figure("with", "full", "cold", "NDCG@10") is None
-    render(ModelCard.of(companies.model("with"), tmp_path / "e.json").page)
-
-
-def test_a_verdict_on_a_model_that_was_not_measured_is_refused(companies, tmp_path):
+def test_an_evaluation_that_is_too_large_or_judges_what_it_did_not_measure_is_refused(companies, tmp_path, monkeypatch):
     content = json.loads(companies.evaluation.read_text())
     content["verdicts"][0]["model"] = "another"
     (tmp_path / "e.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="judges a model that it did not measure"):
         read_evaluation(tmp_path / "e.json")
+    monkeypatch.setattr("pricdr.report.evaluation.MAX_BYTES", 10)
+    with pytest.raises(InputError, match="has more than 10 bytes"):
+        read_evaluation(tmp_path / "e.json")
+
+
+@pytest.mark.parametrize("value", [None, "x", {}, True, 10**400])
+def test_a_figure_that_is_none_is_shown_as_missing(companies, tmp_path, value):
+    content = json.loads(companies.evaluation.read_text())
+    content["models"]["with"]["full"]["cold"]["NDCG@10"] = value
+    (tmp_path / "e.json").write_text(json.dumps(content))
+    assert read_evaluation(tmp_path / "e.json").figure("with", "full", "cold", "NDCG@10") is None
+    render(ModelCard.of(companies.model("with"), tmp_path / "e.json").page)
 
 
 def _small():

@@ -170,16 +170,11 @@ def test_a_comparison_shows_every_metric_it_has(any_seed):
             mean = values[model]["full"][metric].mean()
             assert any(text.startswith(f"{mean:.4f} ± ") for text in texts)
     assert texts.count("–") == 6, "nobody is few"
+    assert "difference" not in " ".join(shown(replace(comparison, values={"only": values["second"]})).texts)
     difference = comparison.differences[0].difference
     at = texts.index("full ranking, difference from <b>first</b>")
     assert texts[at + 6 : at + 9] == ["second", "all", f"{difference.mean:+.4f}"]
     assert "user" not in html.replace("users", "")
-
-
-def test_a_comparison_of_one_model_has_no_differences():
-    values = {"only": {"sampled": {"NDCG@10": np.zeros(2)}}}
-    page = shown(Comparison(("a", "b"), {"all": np.ones(2, dtype=bool)}, values))
-    assert "difference" not in " ".join(page.texts)
 
 
 def test_a_comparison_says_what_it_comes_to_and_shows_no_figure_twice():

@@ -1,6 +1,5 @@
 """The parts of ``benchmarks.frontier_synthetic`` at a tiny size."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,10 +45,10 @@ def test_it_runs_resumes_and_prints_a_table(tmp_path):
     frontier.run(TINY, 1, wanted[:3], out)
     frontier.run(TINY, 1, wanted, out)
     before = out.read_text()
+    out.write_text(before[:-30])  # killed while it wrote the last line
     frontier.run(TINY, 1, wanted, out)
-    assert out.read_text() == before
     results = read_synthetic(out)
-    assert len(results) == len(wanted) == len(CONTROLS) + len(STRATEGIES)
+    assert len(results) == len(before.splitlines()) == len(wanted) == len(CONTROLS) + len(STRATEGIES)
     gains = {one.arm: one.gain for one in results}
     assert gains[PLAIN] > 0.02
     assert gains[frontier.SHUFFLED] < 0.5 * gains[PLAIN]
@@ -58,24 +57,6 @@ def test_it_runs_resumes_and_prints_a_table(tmp_path):
     assert share(results, frontier.TRUE, 2.0, 1500) is None
     table = str(Table(results))
     assert all(name in table for name in (*CONTROLS, *STRATEGIES))
-
-
-def test_a_kill_costs_one_measurement_and_changed_settings_the_arms_they_concern(tmp_path, monkeypatch):
-    out = tmp_path / "found.jsonl"
-    tiny = replace(TINY, users=400)
-    wanted = [frontier.Arm("popularity"), frontier.Arm("jlt", 4.0), frontier.Arm("features: tags", 4.0)]
-    frontier.run(tiny, 1, wanted, out)
-    first = read_synthetic(out)
-    content = out.read_text()
-    out.write_text(content[:-30])  # killed while it wrote the last line
-    frontier.run(tiny, 1, wanted, out)
-    assert [one.ndcg for one in read_synthetic(out)] == [one.ndcg for one in first]
-    monkeypatch.setattr(frontier, "JLT_DIM", 50)
-    frontier.run(tiny, 1, wanted, out)
-    assert len(out.read_text().splitlines()) == 4
-    again = {one.arm: one for one in read_synthetic(out)}
-    assert len(again) == 3
-    assert again["jlt"].dim == 50
 
 
 @pytest.mark.parametrize(
@@ -98,7 +79,7 @@ def test_a_key_changes_with_the_settings_it_rests_on(monkeypatch, name, value, c
 COMMITTED = Path(__file__).parents[2] / "results" / "frontier_synthetic.jsonl"
 
 
-def test_what_is_committed_was_measured_with_the_settings_of_today():
+def test_what_is_committed_was_measured_with_the_settings_of_today_and_controls_gain_nothing():
     results = read_synthetic(COMMITTED)
     assert {one.users for one in results} == {10_000, 100_000, 1_000_000}
     for one in results:
@@ -107,11 +88,6 @@ def test_what_is_committed_was_measured_with_the_settings_of_today():
     assert {(name, epsilon) for _, name, epsilon in measured} == set(frontier.arms(frontier.DIMS))
     assert len(measured) == 3 * len(frontier.arms(frontier.DIMS))
     assert COMMITTED.with_suffix(".md").read_text(encoding="utf-8") == f"{NOTE}\n{Table(results)}\n"
-
-
-def test_the_committed_controls_gain_nothing():
-    results = read_synthetic(COMMITTED)
     controls = [one for one in results if one.arm in ("shuffled", "noise")]
     assert len(controls) == 2 * len({(one.users, one.seed) for one in results})
-    assert {one.gain for one in controls} == {0.0}
-    assert {one.chosen for one in controls} == {"popularity"}
+    assert {(one.gain, one.chosen) for one in controls} == {(0.0, "popularity")}

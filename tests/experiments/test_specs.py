@@ -144,18 +144,13 @@ OUTSIDE = ["../b", "/etc/passwd", "..", ".", "", "a/b", ".hidden", "a\\\\b", "x"
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-@pytest.mark.parametrize("key", ["folder", "source", "target", "official"])
-def test_data_stays_in_the_data_folder(tmp_path, key, name):
-    table = tomllib.loads(GOOD)["data"]
-    lines = "".join(f'{k} = "{v}"\n' for k, v in {**table, key: name}.items())
+@pytest.mark.parametrize("key", ["folder", "source", "target", "official", "name"])
+def test_data_and_results_stay_in_their_folders(tmp_path, key, name):
+    lines = "".join(f'{k} = "{v}"\n' for k, v in {**tomllib.loads(GOOD)["data"], key: name}.items())
     text = re.sub(r"folder = .*\n.*\n.*\n", lambda _: lines, GOOD)
     for read in (read_spec, read_search):
         with pytest.raises(InputError, match=f"table.toml: data: {key} becomes a file name"):
             read(write(tmp_path, text))
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_the_name_of_a_spec_is_a_file_name(tmp_path, name):
     with pytest.raises(InputError, match=r"table.toml: name becomes a file name"):
         read_spec(write(tmp_path, f'name = "{name}"\n{GOOD}'))
 

@@ -55,39 +55,22 @@ def outline(name: str, arms: list[dict[str, Any]], missing: str = "", **more: An
     return {"spec": {"seeds": list(SEEDS), "full": False, **spec}, "keys": keys, "missing": missing}
 
 
-def result(spec: str, name: str, seed: int, by_stratum: dict[str, float], **more: Any) -> dict[str, Any]:
-    strata = {stratum: dict.fromkeys(METRICS, round(value, 6)) for stratum, value in by_stratum.items()}
-    every = {"all": dict.fromkeys(METRICS, round(sum(by_stratum.values()) / len(by_stratum), 6))}
-    return {
-        **{"spec": spec, "arm": name, "key": key_of(name), "seed": seed, "validation": 0.2, "epochs": 10},
-        **{"figures": {"sampled": {**every, **strata}}, "users": dict.fromkeys(by_stratum, 100)},
-        **{"seconds": 2.0, "device": "cpu", "release": None, "trust": None, "memory": 2.0**30},
-        **{"provenance": PROVENANCE, **more},
-    }
-
-
 def results(
-    spec: str,
-    levels: dict[str, dict[str, float]],
-    *,
-    noise: float = 0.0002,
-    **more: Any,
+    spec: str, levels: dict[str, dict[str, float]], *, noise: float = 0.0002, **more: Any
 ) -> list[dict[str, Any]]:
     """Return a result for every arm and seed: its level, what the seed has in common, and a little of its own."""
-    return [
-        result(
-            spec,
-            name,
-            seed,
-            {
-                stratum: level + WOBBLE[seed] + noise * ((7 * seed + 3 * at) % 5 - 2)
-                for stratum, level in by_stratum.items()
-            },
-            **more,
-        )
-        for at, (name, by_stratum) in enumerate(levels.items())
-        for seed in SEEDS
-    ]
+    lines = []
+    for at, (name, by_stratum) in enumerate(levels.items()):
+        for seed in SEEDS:
+            own = WOBBLE[seed] + noise * ((7 * seed + 3 * at) % 5 - 2)
+            values = {"all": sum(by_stratum.values()) / len(by_stratum) + own}
+            values |= {stratum: level + own for stratum, level in by_stratum.items()}
+            strata = {stratum: dict.fromkeys(METRICS, round(value, 6)) for stratum, value in values.items()}
+            line = {"spec": spec, "arm": name, "key": key_of(name), "seed": seed, "validation": 0.2, "epochs": 10}
+            line |= {"figures": {"sampled": strata}, "users": dict.fromkeys(by_stratum, 100), "seconds": 2.0}
+            line |= {"device": "cpu", "release": None, "trust": None, "memory": 2.0**30, "provenance": PROVENANCE}
+            lines.append({**line, **more})
+    return lines
 
 
 def write(folder: Path, content: dict[str, Any], lines: list[dict[str, Any]] | None = None) -> Path:
@@ -137,14 +120,9 @@ HOSTILE = '</title><script>alert(1)</script> & "quotes" {{ 7 * 7 }}'
 
 def table2(folder: Path) -> Path:
     """Write Table 2: Douban measured, a stand-in, and a task without data."""
-    arms = [
-        arm("popularity", "popularity"),
-        arm("BPR", "bpr"),
-        arm("DMF", "dmf"),
-        arm("ETL (plaintext)", "etl", plaintext=True),
-        released("PriCDR-J, ε = 8", strategy="jlt"),
-        released("PriCDR-S, ε = 8", strategy="sjlt", release={"calibration": "paper"}),
-    ]
+    arms = [arm("popularity", "popularity"), arm("BPR", "bpr"), arm("DMF", "dmf")]
+    arms += [arm("ETL (plaintext)", "etl", plaintext=True), released("PriCDR-J, ε = 8", strategy="jlt")]
+    arms.append(released("PriCDR-S, ε = 8", strategy="sjlt", release={"calibration": "paper"}))
     tasks = {
         "table2_douban": {"paper": "Douban Book→Music", "title": "Douban Book→Music", "official": "split.csv"},
         "table2_movie": {"paper": "Amazon Movie→Music", "title": "Amazon Movie→Music (stand-in)", "stand_in": True},
@@ -163,46 +141,32 @@ def table2(folder: Path) -> Path:
 
 
 def curves(folder: Path, family: str = "rq4_epsilon", axis: str = "epsilon") -> Path:
-    """Write curves of jlt: exact and the paper's noise with gates off, and one with gates on that is always refused."""
-    places = {"epsilon": (1, 4, 16, 64), "dim": (100, 200, 400), "source_share": (0.25, 0.5, 1)}[axis]
-    arms = [arm("popularity", "popularity"), arm("DMF (target only)", "dmf"), arm("plain", plaintext=True)]
-    arms += [control("shuffled"), control("noise")]
-    levels = {one["name"]: {"cold": 0.1, "warm": 0.3} for one in arms}
-    gates_off = {"gated": False}
+    """Write curves of jlt: the paper's noise and exact noise with gates off, and exact noise that is always refused."""
+    places = {"epsilon": (1, 4, 16, 64), "source_share": (0.25, 0.5, 1)}[axis]
+    arms, levels, delivered = [arm("DMF (target only)", "dmf")], {"DMF (target only)": {"cold": 0.1, "warm": 0.3}}, {}
     for curve in ("jlt", "jlt, gates off", "jlt, paper's noise, gates off"):
         release = {"dim": 200, **({"calibration": "paper"} if "paper" in curve else {})}
-        settings = gates_off if "gates off" in curve else {}
         for place, at in enumerate(places):
-            one = along(curve, axis, at, strategy="jlt", release=release, settings=settings)
+            one = along(curve, axis, at, strategy="jlt", release=release, settings={"gated": "gates off" not in curve})
             arms.append(one)
             levels[one["name"]] = {"cold": 0.1 + (0.01 * place if curve == "jlt, gates off" else 0.0), "warm": 0.3}
+            delivered[one["name"]] = one["release"]["epsilon"] / (40 if "paper" in curve else 1)
     lines = results(f"{family}_toy", levels)
-    by_name = {one["name"]: one for one in arms}
-    for line in lines:
-        release = by_name[line["arm"]].get("release")
-        if release and release.get("rows", "private") == "private":
-            exact = release["epsilon"] / (40 if "paper" in line["arm"] else 1)
-            line["release"] = {"dim": 200, "sigma": 3.0, "epsilon": exact, "delta": 1e-6}
-            trusted = 1.0 if "gates off" in line["arm"] else 0.0
-            line["trust"] = {"warm": trusted, "cold": trusted}
+    for line in (line for line in lines if line["arm"] in delivered):
+        line["release"] = {"dim": 200, "sigma": 3.0, "epsilon": delivered[line["arm"]], "delta": 1e-6}
+        line["trust"] = dict.fromkeys(("warm", "cold"), 1.0 if "gates off" in line["arm"] else 0.0)
     return write(folder, outline(f"{family}_toy", arms, baseline="DMF (target only)"), lines)
 
 
-def ablations(folder: Path) -> Path:
-    """Write RQ3 with one arm that changes one thing."""
-    arms = [arm("DMF (target only)", "dmf"), released("PriCDR-SYM, ε = 8", method="symmetric", strategy="jlt")]
-    arms += [released("PriCDR-J, ε = 8", strategy="jlt"), released("PriCDR-J, ε = 8, gates off", strategy="jlt")]
-    levels = {one["name"]: {"warm": 0.3 - 0.01 * at, "cold": 0.1} for at, one in enumerate(arms)}
-    content = outline("rq3_toy", arms, baseline="DMF (target only)")
-    return write(folder, content, results("rq3_toy", levels))
-
-
-def searched(folder: Path) -> Path:
-    """Write a search of two trials."""
-    trial = {"data": "toy", "method": "dmf", "settings": {}, "epochs": 3, "seconds": 2.0, "failure": ""}
+def searched(folder: Path, trials: tuple[tuple[float, dict[str, Any], str], ...] = ((0.2, {}, ""),)) -> Path:
+    """Write a search: for each trial its figure on validation, its settings, and why it failed if it did."""
     (folder / "search").mkdir(exist_ok=True, parents=True)
-    trials = [{**trial, "number": at, "validation": 0.2 + 0.01 * at} for at in range(2)]
-    (folder / "search" / "toy.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trials))
+    lines = [
+        {"data": "toy", "method": "dmf", "number": at, "settings": settings, "validation": value, "failure": failure}
+        for at, (value, settings, failure) in enumerate(trials)
+    ]
+    text = "".join(json.dumps({**line, "epochs": 3, "seconds": 2.0}) + "\n" for line in lines)
+    (folder / "search" / "toy.jsonl").write_text(text)
     return folder
 
 
@@ -210,19 +174,11 @@ def table3(folder: Path) -> Path:
     """Write Table 3: one task that agrees, one without data."""
     counts = {"users": 924, "source_items": 3916, "source_ratings": 50429}
     counts |= {"target_items": 4228, "target_ratings": 50157}
-    row = {
-        **{"preprocessing": "the paper's five steps", "paper": counts, "measured": counts},
-        **{"expected": [], "readings": []},
-    }
-    other = {**counts, "users": 900}
+    row = {"preprocessing": "the paper's five steps", "paper": counts, "measured": counts, "expected": []}
+    readings = [{"words": "5-core", "counts": {**counts, "users": 900}}]
     rows = [
-        {
-            **{**row, "title": "Douban Book→Music"},
-            **{"readings": [{"words": "5-core", "counts": other}]},
-        },
-        {
-            **{**row, "title": "Amazon Movie→Book", "measured": None, "expected": ["Books.csv"]},
-        },
+        {**row, "title": "Douban Book→Music", "readings": readings},
+        {**row, "title": "Amazon Movie→Book", "measured": None, "expected": ["Books.csv"], "readings": []},
     ]
     folder.mkdir(exist_ok=True, parents=True)
     (folder / "table3.json").write_text(json.dumps({"rows": rows, "provenance": PROVENANCE}), encoding="utf-8")
@@ -234,7 +190,7 @@ def everything(folder: Path) -> Path:
     cold = {"guided, ε = 1": 0.1, "guided, ε = 4": 0.175, "guided, ε = 8": 0.19, "jlt, ε = 8": 0.1}
     frontier(folder, cold)
     frontier(folder, {"guided, ε = 4": 0.11}, noise=0.02, name="frontier_noisy", data={"title": "Noisy A→B"})
-    for write_part in (table2, ablations, searched, table3):
+    for write_part in (table2, searched, table3):
         write_part(folder)
     curves(folder)
     curves(folder, "rq5", "source_share")

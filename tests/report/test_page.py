@@ -157,12 +157,7 @@ def test_a_folder_of_specs_without_results_says_so(tmp_path):
 
 def test_searches_costs_machines_and_stale_results_are_told(tmp_path):
     folder = made_up.frontier(tmp_path, {"guided, ε = 4": 0.15})
-    trial = {"data": "toy", "method": "dmf", "epochs": 3, "seconds": 2.0}
-    trials = [(0, 0.21, {}, ""), (1, 0.25, {"width": 64}, ""), (2, 0.0, {"width": 8}, "diverged")]
-    names = ("number", "validation", "settings", "failure")
-    (tmp_path / "search").mkdir()
-    lines = [json.dumps({**trial, **dict(zip(names, one, strict=True))}) for one in trials]
-    (tmp_path / "search" / "toy.jsonl").write_text("\n".join(lines) + "\n")
+    made_up.searched(folder, ((0.21, {}, ""), (0.25, {"width": 64}, ""), (0.0, {"width": 8}, "diverged")))
     edit(folder / "frontier_toy.jsonl", lambda line: {**line, "seconds": 10.0 * line["seed"], "memory": None})
     path = folder / "frontier_toy.jsonl"
     path.write_text(path.read_text().replace("x86_64, 2 cores", "NVIDIA H200", 2).replace("key of DMF", "older", 1))

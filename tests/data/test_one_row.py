@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +37,9 @@ class Row(NamedTuple):
 
 
 USERS, ITEMS = st.sampled_from(["a", "b", "1"]), st.sampled_from(["x", "2"])
+PLAIN_PAIRS = st.tuples(st.sampled_from(["a", "b"]), st.just("x"))
 VALUES = st.integers(1, 5)
-TIMES = st.sampled_from(["5", "7.25", "1400000000.5", "1400000000.25", "2020-01-01", "soon", ""])
+READABLE = ["5", "7.25", "1400000000.5", "1400000000.25", "2020-01-01"]
 
 
 # --- how rows are written -----------------------------------------------------------------------------------------
@@ -48,13 +50,17 @@ def _quoted(text: str, quote: bool) -> str:
 
 
 @st.composite
-def good_line(draw: st.DrawFn, mark: str, quoting: bool) -> Row:
-    user, item = draw(USERS), draw(ITEMS)
-    fields = [user, item, str(draw(VALUES)), draw(TIMES)]
+def good_line(draw: st.DrawFn, mark: str, quoting: bool, plain: bool) -> Row:
+    user, item = draw(PLAIN_PAIRS if plain else st.tuples(USERS, ITEMS))
+    fields = [
+        user,
+        item,
+        str(draw(VALUES)),
+        draw(st.sampled_from(READABLE if plain else [*READABLE, "soon", "", "", ""])),
+    ]
     if mark != "::":
-        fields.append(
-            draw(st.sampled_from(["", "note", 'say "hi"', 'LP 12"', f"a{mark}b"]) if quoting else st.just("n"))
-        )
+        odd = quoting and not plain
+        fields.append(draw(st.sampled_from(["", "note", 'say "hi"', 'LP 12"', f"a{mark}b"] if odd else ["n"])))
     # A field with a mark or a quote in it may be quoted or not: unquoted, it may shift the fields of this row alone.
     line = mark.join(_quoted(field, quoting and draw(st.booleans())) for field in fields)
     return Row(line, (user, item))
@@ -70,22 +76,22 @@ def bad_lines(mark: str, quoting: bool) -> st.SearchStrategy[Row]:
     return st.sampled_from([Row(mark.join(fields), ("a", "x")) for fields in cells])
 
 
-def lines(mark: str, *, quoting: bool) -> st.SearchStrategy[Row]:
-    good = good_line(mark, quoting)
-    return st.one_of(good, good, bad_lines(mark, quoting), st.just(Row("", None)))
+def lines(mark: str, *, quoting: bool) -> Callable[[bool], st.SearchStrategy[Row]]:
+    good, bad = good_line(mark, quoting, False), [bad_lines(mark, quoting), st.just(Row("", None))]
+    return lambda plain: good_line(mark, quoting, True) if plain else st.one_of(good, good, *bad)
 
 
 @st.composite
-def good_objects(draw: st.DrawFn) -> Row:
-    user, item = draw(USERS), draw(ITEMS)
+def good_objects(draw: st.DrawFn, plain: bool) -> Row:
+    user, item = draw(PLAIN_PAIRS if plain else st.tuples(USERS, ITEMS))
     number = draw(st.booleans())
     fields: dict[str, Any] = {
         draw(st.sampled_from(["user", "userId", "reviewerID"])): int(user) if number and user == "1" else user,
         draw(st.sampled_from(["item", "asin"])): int(item) if number and item == "2" else item,
     }
-    if draw(st.integers(0, 9)):
+    if plain or draw(st.integers(0, 9)):
         fields[draw(st.sampled_from(["rating", "stars"]))] = draw(VALUES)
-    time = draw(st.sampled_from([5, 7.25, "2020-01-01", "soon", None, ...]))
+    time = draw(st.sampled_from([5, 7.25, "2020-01-01"] if plain else [5, 7.25, "2020-01-01", "soon", None, ..., ...]))
     if time is not ...:
         fields[draw(st.sampled_from(["timestamp", "date"]))] = time
     if draw(st.booleans()):
@@ -94,9 +100,9 @@ def good_objects(draw: st.DrawFn) -> Row:
     return Row(json.dumps({name: fields[name] for name in names}), (user, item))
 
 
-OBJECTS = st.one_of(
-    good_objects(),
-    good_objects(),
+ODD_OBJECTS = st.one_of(
+    good_objects(False),
+    good_objects(False),
     st.sampled_from(
         [
             Row("{", None),
@@ -112,11 +118,18 @@ OBJECTS = st.one_of(
 )
 
 
+def objects_of(plain: bool) -> st.SearchStrategy[Row]:
+    return good_objects(True) if plain else ODD_OBJECTS
+
+
 @st.composite
-def tuples(draw: st.DrawFn, *, typed: bool) -> Row:
+def tuples(draw: st.DrawFn, plain: bool, *, typed: bool) -> Row:
     """Values of one row of a table; where its columns have no types, a value may have any."""
-    user, item = draw(USERS), draw(ITEMS)
-    rating, time = draw(st.none() | VALUES.map(float)), draw(st.none() | st.sampled_from([5.0, 7.25, 1400000000.5]))
+    user, item = draw(PLAIN_PAIRS if plain else st.tuples(USERS, ITEMS))
+    numbers, times = VALUES.map(float), st.sampled_from([5.0, 7.25, 1400000000.5])
+    if plain:
+        return Row((user, item, draw(numbers), draw(times)), (user, item))
+    rating, time = draw(st.none() | numbers), draw(st.none() | times)
     if not typed:
         user_as, item_as = (
             draw(st.sampled_from([name, int(name)])) if name.isdigit() else name for name in (user, item)
@@ -130,7 +143,8 @@ def tuples(draw: st.DrawFn, *, typed: bool) -> Row:
 
 
 class Format(NamedTuple):
-    rows: st.SearchStrategy[Row]
+    rows: Callable[[bool], st.SearchStrategy[Row]]
+    """Rows of any kind, or plain ones alone."""
     write: Callable[[Path, list[Row]], Any]
     """Writes rows, and returns what is to be read."""
     columns: str | None = None
@@ -183,12 +197,12 @@ FORMATS = {
     "dat": Format(lines("::", quoting=False), text("r.dat")),
     "headerless": Format(lines(",", quoting=True), text("h.csv"), "user=1,item=2,rating=3,time=4"),
     "headerless untimed": Format(lines(",", quoting=True), text("u.csv"), "user=1,item=2,rating=3"),
-    "json": Format(OBJECTS, text("r.jsonl")),
-    "json declared": Format(OBJECTS, text("d.jsonl"), "user=user,item=item,rating=rating"),
-    "json untyped likes": Format(OBJECTS, text("l.jsonl"), "user=user,item=item"),
-    "parquet": Format(tuples(typed=True), parquet),
-    "sqlite": Format(tuples(typed=False), sqlite),
-    "pandas": Format(tuples(typed=True), frame, read=of_frame),
+    "json": Format(objects_of, text("r.jsonl")),
+    "json declared": Format(objects_of, text("d.jsonl"), "user=user,item=item,rating=rating"),
+    "json untyped likes": Format(objects_of, text("l.jsonl"), "user=user,item=item"),
+    "parquet": Format(partial(tuples, typed=True), parquet),
+    "sqlite": Format(partial(tuples, typed=False), sqlite),
+    "pandas": Format(partial(tuples, typed=True), frame, read=of_frame),
 }
 
 
@@ -196,13 +210,19 @@ FORMATS = {
 
 
 @st.composite
-def neighbours(draw: st.DrawFn, rows: st.SearchStrategy[Row]) -> tuple[list[Row], list[Row], list[Row]]:
-    """Return rows, the same with one inserted, removed or edited, and the rows that differ."""
-    before = draw(st.lists(rows, min_size=1, max_size=10))
+def neighbours(
+    draw: st.DrawFn, rows: Callable[[bool], st.SearchStrategy[Row]]
+) -> tuple[list[Row], list[Row], list[Row]]:
+    """Return rows, the same with one inserted, removed or edited, and the rows that differ.
+
+    Half of the time all others are plain: what one odd row decides for them then shows.
+    """
+    plain = draw(st.booleans())
+    before = draw(st.lists(rows(plain), min_size=4 if plain else 1, max_size=10))
     at = draw(st.sampled_from([0, 0, len(before) - 1]) | st.integers(0, len(before) - 1))
     change = draw(st.sampled_from(["insert", "remove", "edit"]))
     differing = [] if change == "insert" else [before[at]]
-    added = [] if change == "remove" else [draw(rows)]
+    added = [] if change == "remove" else [draw(rows(False))]
     after = before[:at] + added + before[at + len(differing) :]
     if change == "insert" and draw(st.booleans()):
         after = [*before, *added]

@@ -53,13 +53,6 @@ def as_ids(what: str, ids: IdsLike) -> Ids:
     """Return the ids in a list, an array, a pandas or polars column, or an index; whole numbers as decimal text.
 
     Only the type is checked. ``what`` is the name of the argument in errors.
-
-    >>> as_ids("users", ["a", 7])
-    ('a', '7')
-    >>> as_ids("users", [1.0])
-    Traceback (most recent call last):
-    ...
-    pricdr.errors.ParameterError: users must be text or whole numbers, got 1.0 at position 1 (cast a column of floats)
     """
     if isinstance(ids, str | bytes):
         raise ParameterError(f"{what} must be a list of ids, got the text {shorten(ids)}; read_ids reads a file")

@@ -66,13 +66,7 @@ class Columns:
 
     @classmethod
     def parse(cls, text: str) -> "Columns":
-        """Parse columns as the command line writes them; digits are positions in a file without a header.
-
-        >>> Columns.parse("user=reviewerID,item=asin,rating=overall")
-        Columns(user='reviewerID', item='asin', rating='overall', time=None)
-        >>> Columns.parse("user=1,item=2,time=4"), Columns.parse("amazon-2018") == AMAZON_2018
-        (Columns(user=1, item=2, rating=None, time=4), True)
-        """
+        """Parse columns as the command line writes them; digits are positions in a file without a header."""
         known = {"amazon-2014": AMAZON_2014, "amazon-2018": AMAZON_2018}
         if text.strip().lower() in known:
             return known[text.strip().lower()]
@@ -173,10 +167,8 @@ def find_fields(
 ) -> dict[str, str] | str:
     """Return the fields of one JSON object by role, or what is wrong with it; no other object matters.
 
-    Args:
-        names: The names of its fields.
-        wanted: The roles, and the name of each: None where a known one is searched for. A time may then be missing.
-        taken: Names of columns that a folder gives, which an object must not have.
+    ``wanted`` gives the name of each role: None where a known one is searched for (a time may then be missing). Columns
+    that a folder gives are ``taken``: an object must not have them.
     """
     if both := set(taken).intersection(names):
         return f"names {shorten(min(both))}, which a folder names too"

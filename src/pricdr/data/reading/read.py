@@ -181,12 +181,10 @@ class RatingsTable:
             expected, actual = first.schema.get(column), source.schema.get(column)
             if expected == actual:
                 continue
-            if actual is None:
-                fault = f"it has no column {shorten(column)}, and {named(first.name)} has one"
-            elif expected is None:
-                fault = f"it has a column {shorten(column)}, and {named(first.name)} has none"
-            else:
-                fault = f"column {shorten(column)} holds {actual}, in {named(first.name)} {expected}"
+            fault = f"column {shorten(column)} holds {actual}, in {named(first.name)} {expected}"
+            if None in (expected, actual):
+                has, there = ("no", "one") if actual is None else ("a", "none")
+                fault = f"it has {has} column {shorten(column)}, and {named(first.name)} has {there}"
             # Without the names: where a header is missing they are a row.
             logged = f"its columns are not those of the first file; {_RULE}"
             raise file_refusal(source.name, f"{fault}; {_RULE}", logged=logged)

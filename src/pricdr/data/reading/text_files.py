@@ -103,13 +103,10 @@ def read_text(file: Path) -> bytes:
 
 
 def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str, int]:
-    """Return the first line of a UTF-8 file that is not blank, and its number from 1.
+    """Return the first line of a UTF-8 file that is not blank, and its number from 1; messages call it ``name``.
 
-    Args:
-        file: The file to read.
-        name: What messages call it.
-        substitute: Replace what is not text by :data:`UNREADABLE`, so that only its row is lost; otherwise the file is
-            refused.
+    ``substitute`` replaces what is not text by :data:`UNREADABLE`, so that only its row is lost; otherwise the file is
+    refused.
     """
     content, number = b"", 0
     for block in chain(_utf8(file, substitute=substitute), [b"\n"]):

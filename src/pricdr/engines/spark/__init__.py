@@ -1,4 +1,3 @@
 """``--engine spark``: ratings stay in a Spark table, and works run on blocks of its users in ``mapInArrow``."""
 
-from pricdr.engines.spark.ratings import SparkRatings as SparkRatings
 from pricdr.engines.spark.ratings import open_ratings as open_ratings

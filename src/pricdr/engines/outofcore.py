@@ -22,8 +22,8 @@ from pricdr.data.reading.read import (
     Repeats,
     connected,
     create_ids,
-    deduplicate,
     explained,
+    last_of_each,
     number_ids,
     opened_table,
     sorted_pairs,
@@ -164,7 +164,7 @@ class DiskRatings(RatingsSource):
             with workspace.explained(), columns_path.open("wb") as columns_file, values_path.open("wb") as values_file:
                 for keys, values, seconds in _merge_chunks(connection, rows):
                     progress("sorting", min(rows, pairs), max(rows, 1))
-                    keep, without_time = deduplicate(keys, values, seconds)
+                    keep, without_time = last_of_each(keys, seconds)
                     pairs, untimed = pairs + int(keep.sum()), untimed + without_time
                     if self.threshold is not None:
                         keep &= values >= self.threshold

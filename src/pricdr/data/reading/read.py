@@ -485,31 +485,19 @@ MemoryReading: TypeAlias = Reading[Ratings]
 # --- from rows to ratings -----------------------------------------------------------------------------------------
 
 
-def deduplicate(keys: Keys, values: Floats | None, seconds: Floats | None) -> tuple[BoolArray, int]:
-    """Return a mask that keeps one row of every key, and how many rows of repeated keys have no time.
+def last_of_each(keys: Keys, seconds: Floats | None) -> tuple[BoolArray, int]:
+    """Return a mask of the last row of every pair, and how many rows of repeated pairs have no time.
 
-    The latest row counts where there are times (minus infinity where one cannot be read), and among equal times the
-    largest value. One person's row must not affect other pairs: the guarantee of a release relies on one row changing
-    one entry of the matrix.
-
-    ``keys`` are numbers that rows of one (user, item) pair share.
+    Rows come sorted by their keys, which the rows of one pair share, then by time (minus infinity where one cannot be
+    read), then by value: so the latest row counts, and among equal times, or without times, the largest value. One
+    person's row must not affect other pairs: the guarantee of a release relies on one row changing one entry of the
+    matrix.
     """
-    keep = np.ones(len(keys), dtype=bool)
-    if (keys[1:] > keys[:-1]).all():  # sorted, and nothing repeats, as in most files
-        return keep, 0
-    ordered = np.sort(keys)
-    is_repeat = ordered[1:] == ordered[:-1]
-    if not is_repeat.any():
-        return keep, 0
-    by_key = np.argsort(keys)  # several times faster than np.isin, which would sort too
-    at = np.sort(by_key[np.append(is_repeat, False) | np.append(False, is_repeat)])
-    times = np.zeros(len(at)) if seconds is None else seconds[at]
-    tied = np.zeros(len(at)) if values is None else values[at]
-    order = np.lexsort((tied, times, keys[at]))
-    sorted_keys = keys[at][order]
-    last = np.append(sorted_keys[1:] != sorted_keys[:-1], True)
-    keep[at[order[~last]]] = False
-    return keep, int(np.isneginf(times).sum())
+    last = np.ones(len(keys), dtype=bool)
+    last[:-1] = keys[1:] != keys[:-1]
+    alone = last.copy()
+    alone[1:] &= last[:-1]
+    return last, 0 if seconds is None else int(np.isneginf(seconds[~alone]).sum())
 
 
 def create_ids(connection: "DuckDBPyConnection", table: str, ids: Sequence[str]) -> None:
@@ -532,13 +520,14 @@ def number_ids(connection: "DuckDBPyConnection") -> tuple[Ids, Ids]:
 
 
 def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str]) -> str:
-    """Return SQL for the good rows of these users and items, in the order of the matrix: pairs as keys, and columns.
+    """Return SQL for the good rows of these users and items, sorted by pair, time and value: keys, and columns.
 
     ``users`` and ``items`` are tables of ids and codes.
     """
     key = f"{users}.code::BIGINT * {n_items} + {items}.code"
     joined = f'rows JOIN {users} ON {users}.id = rows."user" JOIN {items} ON {items}.id = rows.item'
-    return f"SELECT {', '.join([f'{key} AS key', *columns])} FROM {joined} ORDER BY key"
+    order = ["key", *(name for name in ("seconds", "value") if name in columns)]
+    return f"SELECT {', '.join([f'{key} AS key', *columns])} FROM {joined} ORDER BY {', '.join(order)}"
 
 
 def encode(table: RatingsTable, *, threshold: float | None = None, with_times: bool = False) -> MemoryReading:
@@ -550,7 +539,7 @@ def encode(table: RatingsTable, *, threshold: float | None = None, with_times: b
     found = connection.execute(sorted_pairs("users", "items", len(items), columns)).fetchnumpy()
     keys = np.asarray(found["key"])
     values, seconds = (np.asarray(found[name]) if name in found else None for name in ("value", "seconds"))
-    keep, untimed = deduplicate(keys, values, seconds)
+    keep, untimed = last_of_each(keys, seconds)
     rows, columns_at = np.divmod(keys[keep], len(items))
     data = np.ones(len(rows)) if values is None else values[keep]
     ratings = Ratings.from_codes(rows, columns_at, data, users, items, has_values=values is not None)

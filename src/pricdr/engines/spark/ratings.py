@@ -24,7 +24,7 @@ from pricdr.data.csr import csr_of_cells, sp
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids, require_ids
 from pricdr.data.reading.columns import Columns, find_named
 from pricdr.data.reading.formats import DATE, FILTERED, NUMBER, values_fault
-from pricdr.data.reading.read import Reading, Repeats, deduplicate
+from pricdr.data.reading.read import Reading, Repeats, last_of_each
 from pricdr.data.reading.text_files import file_refusal, refusal, shorten
 from pricdr.engines.spark.blocks import Digests, SparkMatrix, one_row
 from pricdr.engines.spark.session import explained, is_local, opened_session, persisted
@@ -204,12 +204,14 @@ class SparkRatings(RatingsSource):
                 at = pa.array(np.arange(len(ids), dtype=np.int32))
                 positions = pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at})
                 rows = rows.join(session.createDataFrame(positions), role)
-            keyed = rows.selectExpr(f"int(user_at div {per_block}) block", "user_at", "item_at", "value", "seconds")
+            columns = ("user_at", "item_at", "seconds", "value")
+            keyed = rows.selectExpr(f"int(user_at div {per_block}) block", *columns)
             # One more row for every block: users without a rating get rows too.
-            none = "int(id) block", "-1 user_at", "-1 item_at", "0d value", "0d seconds"
+            none = "int(id) block", "-1 user_at", "-1 item_at", "0d seconds", "0d value"
             together = keyed.unionByName(session.range(n_blocks).selectExpr(*none))
             pack = _pack_task(per_block, shape, threshold, has_values=source.has_values)
-            frame = together.repartition(n_blocks, "block").sortWithinPartitions("block").mapInArrow(pack, _PACKED)
+            blocks = together.repartition(n_blocks, "block")
+            frame = blocks.sortWithinPartitions("block", *columns).mapInArrow(pack, _PACKED)
             frame = source.lifetime.enter_context(persisted(frame, "MEMORY_AND_DISK"))
             counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
         assert len(counts["first"]) == n_blocks, "every block exists once"
@@ -255,7 +257,7 @@ def _pack_task(per_block: int, shape: tuple[int, int], threshold: float | None, 
             columns = ("user_at", "item_at", "value", "seconds")
             users, at, values, seconds = (table[name].to_numpy()[real] for name in columns)
             users = users.astype(np.int64) - first
-            kept, untimed = deduplicate(users * shape[1] + at, values, seconds)
+            kept, untimed = last_of_each(users * shape[1] + at, seconds)
             counts = {"rows": len(users), "pairs": int(kept.sum()), "raters": len(np.unique(users)), "untimed": untimed}
             if threshold is not None:
                 kept &= values >= threshold

@@ -80,6 +80,10 @@ def _check(ratings, split, expected):
     assert np.array_equal(train, kept)
     assert split.not_evaluated == (expected == 0).sum()
     assert not split.cold[expected == 0].any()
+    left, strata = train.sum(axis=1)[split.test.evaluated], split.strata()
+    of_stratum = {"all": left >= 0, "warm": left > 0, "few": (left >= 1) & (left <= 3), "cold": left == 0}
+    assert list(strata) == list(of_stratum)
+    assert all(np.array_equal(strata[name], mask) for name, mask in of_stratum.items())
     mine = {user: set() for user in split.validation.users}
     for part in (split.validation, split.test):
         assert all(len(set(row)) == NEGATIVES for row in part.negatives.tolist())
@@ -190,17 +194,6 @@ def test_times_follow_the_ratings_through_a_threshold():
         pricdr.split(ratings, times=np.zeros(3))
     with pytest.raises(InputError, match="finite"):
         pricdr.split(ratings, times=np.full(225, np.nan))
-
-
-@pytest.mark.parametrize("cold", [0.0, 0.3])
-def test_users_with_one_to_three_ratings_are_a_stratum_within_warm(cold):
-    split = hold_out(_ratings(most=9), seed=4, cold=cold)
-    strata, left = split.strata(), np.diff(split.train.matrix.indptr)[split.test.users]
-    assert list(strata) == ["all", "warm", "few", "cold"]
-    assert strata["few"].any()
-    assert np.array_equal(strata["few"], (left >= 1) & (left <= 3))
-    assert np.array_equal(strata["warm"], left > 0)
-    assert np.array_equal(strata["cold"], left == 0)
 
 
 def test_the_training_part_says_that_it_is_one():

@@ -27,16 +27,8 @@ def transfer(
 ) -> FittedModel:
     """Fit any method to the target's ratings and to whatever else it may see.
 
-    Args:
-        target: the target's ratings, or a data frame of them.
-        release: a release of the source's ratings, for a method that takes one.
-        method: what to fit, or its name, for one with its defaults (``pricdr list`` names them).
-        plaintext_source: NOT PRIVATE: the source's ratings, for a method that reads them. For comparison only.
-        validation: items to choose by; without it some of the ratings are set aside to choose by.
-        chosen: what an earlier training chose; it is followed, and nothing is set aside.
-        allow_not_private: use a release that is marked NOT PRIVATE. For experiments.
-        log: where the training reports to.
-        progress: True shows how far it has come; a function is called with it.
+    ``method`` may be its name, for one with its defaults (``pricdr list`` names them). For the other arguments, and for
+    what is chosen and how, see :meth:`pricdr.models.Method.fit`.
     """
     if isinstance(method, str):
         method = configure(METHODS.resolve_reference(method), {})

@@ -17,7 +17,7 @@ from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.loop import require_trainable, train_network
-from pricdr.training.run_log import NO_LOG, RunLog
+from pricdr.training.run_log import RunLog
 from tests.models.contracts import (
     HETERO,
     PAPER,
@@ -25,7 +25,6 @@ from tests.models.contracts import (
     SMALL,
     TrainedContract,
     assert_a_gradient_reaches_every_parameter,
-    assert_resumes,
     bases,
     keeping,
     source_stage,
@@ -170,14 +169,6 @@ def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     straight = TrainingData.of(planted.target, planted.release)
     np.testing.assert_allclose(shuffled.source, straight.source, rtol=1e-5)
     assert shuffled.users == straight.users
-
-
-@pytest.mark.parametrize("dying", ["target", "source"])
-def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
-    def fit(log=NO_LOG):
-        return HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
-
-    assert_resumes(fit, fit(), tmp_path, dying)
 
 
 def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted, tmp_path):

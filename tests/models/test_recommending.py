@@ -210,27 +210,26 @@ def test_parts_of_another_run_are_not_resumed(tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.usefixtures("small_parts")
-def test_a_link_among_the_parts_is_not_followed(tmp_path):
-    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
-    stop_after(path, model, 2)
-    first = parts_folder(path) / "part-00000.parquet"
-    first.rename(tmp_path / "elsewhere.parquet")
-    first.symlink_to(tmp_path / "elsewhere.parquet")
-    with pytest.raises(InputError, match="is not a plain file"):
-        model.recommend_to(path, resume=True)
-    model.recommend_to(path)
-    assert (tmp_path / "elsewhere.parquet").exists()
+def linked(part):
+    part.rename(part.parents[1] / "elsewhere.parquet")
+    part.symlink_to(part.parents[1] / "elsewhere.parquet")
 
 
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [(linked, "is not a plain file"), (lambda part: part.write_bytes(b"PAR1 but no more"), "is damaged: recommend")],
+)
 @pytest.mark.usefixtures("small_parts")
-def test_a_damaged_part_is_named(tmp_path):
+def test_a_part_that_is_none_of_ours_is_named_and_a_link_is_not_followed(tmp_path, spoil, says):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
     stop_after(path, model, 2)
-    (parts_folder(path) / "part-00001.parquet").write_bytes(b"PAR1 but no more")
-    with pytest.raises(InputError, match=r"part-00001.parquet is damaged: recommend without"):
+    spoil(parts_folder(path) / "part-00001.parquet")
+    with pytest.raises(InputError, match=f"part-00001.parquet {says}"):
         model.recommend_to(path, resume=True)
     assert not path.exists()
+    model.recommend_to(path)
+    assert pl.read_parquet(path).equals(model.recommend(model.users).to_frame())
+    assert (tmp_path / "elsewhere.parquet").exists() == (spoil is linked)
 
 
 @pytest.mark.usefixtures("small_parts")

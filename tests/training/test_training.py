@@ -127,7 +127,7 @@ def test_the_bar_moves_inside_an_epoch_and_repeats_the_figures_of_the_last_one(c
     log.record(Epoch(1, 0.5, 0.25, 2.0), 4, best=0.3, best_epoch=1)
     figures = "loss 0.5, validation 0.2500 (best 0.3000 in epoch 1; ends after epoch 4 unless it gets better)"
     list(log.batches(range(2), 1, 4))
-    list(log.in_phase("choosing").of_network("source").batches(range(1), 0, 4))
+    list(replace(log, phase="choosing", network="source").batches(range(1), 0, 4))
     assert seen == [
         ("training", 0.0, 4, "epoch 1, batch 1 of 2"),
         ("training", 0.5, 4, "epoch 1, batch 2 of 2"),

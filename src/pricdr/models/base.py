@@ -151,7 +151,7 @@ class Method(ABC):
         sizes = f"{len(data.target.users):,} users x {len(data.items):,} items"
         with log.reporting_to(progress) as run_log:
             if validation is None and chosen is None and (self.options is not None or isinstance(self, ReleaseMethod)):
-                run_log.working(f"{CHOOSING} {self.name}", sizes)
+                run_log.progress(f"{CHOOSING} {self.name}", 0, 0, sizes)
                 seed = 0 if self.options is None else self.options.seed
                 # Only users with data of the source can stand in for cold users.
                 known = None if data.source is None else data.present[: len(data.target.users)]
@@ -161,9 +161,9 @@ class Method(ABC):
                 except InputError as error:
                     chosen = Chosen(not_chosen=str(error))
                 else:
-                    most, choosing = replace(data, target=kept), run_log.in_phase(CHOOSING)
+                    most, choosing = replace(data, target=kept), replace(run_log, phase=CHOOSING)
                     _, chosen = self._train(most, validation=held_out, chosen=NOTHING_CHOSEN, log=choosing)
-            run_log.working(f"fitting {self.name}", sizes)
+            run_log.progress(f"fitting {self.name}", 0, 0, sizes)
             model, settled = self._train(data, validation=validation, chosen=chosen or NOTHING_CHOSEN, log=run_log)
         about = Origin(self.settings(), software=f"pricdr {__version__}", **origin)
         return replace(model, chosen=settled, origin=about)

@@ -116,12 +116,21 @@ def write_model(folder: Path, model: FittedModel) -> None:
     arrays = {
         **_pack("user_vectors", model.user_vectors),
         **_pack("item_vectors", model.item_vectors),
-        **_pack_interaction(model.interaction),
-        **_pack_histories(model),
         "item_bias": model.item_bias,
         "in_release": model.in_release.astype(np.uint8),
         **({} if model.uses_history else {"uses_history": np.zeros(1, dtype=np.uint8)}),
     }
+    if model.interaction is not None:
+        arrays["interaction/user_parts"] = model.interaction.user_parts
+        arrays["interaction/item_parts"] = model.interaction.item_parts
+        for index, (weights, bias) in enumerate(model.interaction.layers):
+            arrays |= {f"interaction/{index}/weights": weights, f"interaction/{index}/bias": bias}
+    if model.summary is not None:
+        arrays["item_counts"] = model.summary.item_counts
+        arrays["has_history"] = model.summary.has_history.astype(np.uint8)
+    else:
+        arrays["seen_starts"] = model.seen.indptr.astype(np.int64)
+        arrays["seen_items"] = model.seen.indices.astype(np.int64)
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
     take_mode(folder / _ARRAYS)
     origin = {name: getattr(model.origin, name) for name in _OF_ORIGIN}
@@ -269,13 +278,10 @@ class _Arrays:
 def _model(record: Record, certificate: "Certificate | None", users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
     user_vectors = _unpack("user_vectors", arrays, len(users))
     item_vectors = _unpack("item_vectors", arrays, len(items))
-    if (
-        isinstance(user_vectors, sp.csr_array)
-        and isinstance(item_vectors, sp.csr_array)
-        and user_vectors.shape[1] != len(items)
-    ):
+    sparse = isinstance(user_vectors, sp.csr_array), isinstance(item_vectors, sp.csr_array)
+    if all(sparse) and user_vectors.shape[1] != len(items):
         raise InputError(f"sparse vectors of both sides must have one number per item, got {user_vectors.shape[1]}")
-    if isinstance(user_vectors, sp.csr_array) and not isinstance(item_vectors, sp.csr_array):
+    if sparse == (True, False):
         item_vectors = np.asfortranarray(item_vectors)  # else scipy copies all of it for every product
     seen, summary = _unpack_histories(arrays, (len(users), len(items)))
     uses_history = "uses_history" not in arrays or bool(arrays.flags("uses_history").any())
@@ -330,14 +336,6 @@ def _unpack(name: str, arrays: _Arrays, rows: int) -> Vectors:
     )
 
 
-def _pack_histories(model: FittedModel) -> Arrays:
-    """Return who rated what, or what an exported model keeps of it."""
-    if model.summary is not None:
-        summary = model.summary
-        return {"item_counts": summary.item_counts, "has_history": summary.has_history.astype(np.uint8)}
-    return {"seen_starts": model.seen.indptr.astype(np.int64), "seen_items": model.seen.indices.astype(np.int64)}
-
-
 def _unpack_histories(arrays: _Arrays, shape: tuple[int, int]) -> tuple[CSR, HistorySummary | None]:
     if "item_counts" in arrays:
         summary = HistorySummary(arrays.take("item_counts", np.float32, 1), arrays.flags("has_history"))
@@ -348,15 +346,6 @@ def _unpack_histories(arrays: _Arrays, shape: tuple[int, int]) -> tuple[CSR, His
     narrow = np.int32 if max(len(columns), *shape) < 2**31 else np.int64
     parts = checked.data, checked.indices.astype(narrow), checked.indptr.astype(narrow)
     return sp.csr_array(parts, shape=shape), None
-
-
-def _pack_interaction(interaction: Interaction | None) -> Arrays:
-    if interaction is None:
-        return {}
-    arrays = {"interaction/user_parts": interaction.user_parts, "interaction/item_parts": interaction.item_parts}
-    for index, (weights, bias) in enumerate(interaction.layers):
-        arrays |= {f"interaction/{index}/weights": weights, f"interaction/{index}/bias": bias}
-    return arrays
 
 
 def _unpack_interaction(arrays: _Arrays) -> Interaction | None:

@@ -78,12 +78,13 @@ class Recommendations(list[Recommendation]):
         """
         from pricdr.data.tables import texts, to_frame
 
+        users, items, scores, ranks, bases = zip(*self, strict=True) if self else ((),) * 5
         columns = {
-            "user": texts([one.user for one in self]),
-            "item": texts([one.item for one in self]),
-            "score": np.array([one.score for one in self], dtype=np.float64),
-            "rank": np.array([one.rank for one in self], dtype=np.int64),
-            "basis": texts([one.basis.value for one in self]),
+            "user": texts(users),
+            "item": texts(items),
+            "score": np.array(scores, dtype=np.float64),
+            "rank": np.array(ranks, dtype=np.int64),
+            "basis": texts([basis.value for basis in bases]),
         }
         return to_frame(columns, library)
 

@@ -136,7 +136,8 @@ def train_network(
     if validation is not None:
         held_out = arrays_identity(validation.users, validation.items, validation.negatives)
     # Everything that determines the network: what is trained, how, and what picks the epoch.
-    checkpoint = log.checkpoint(hashlib.sha256(f"{run.identity} {options!r} {held_out}".encode()).hexdigest())
+    fingerprint = hashlib.sha256(f"{run.identity} {options!r} {held_out}".encode()).hexdigest()
+    checkpoint = None if log.checkpoints is None else log.checkpoints.open(log.label, fingerprint)
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )

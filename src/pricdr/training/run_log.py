@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pricdr.progress import Progress, shown, silent
-from pricdr.training.checkpoints import Checkpoint, Checkpoints
+from pricdr.training.checkpoints import Checkpoints
 
 Batch = TypeVar("Batch")
 
@@ -61,18 +61,6 @@ class RunLog:
         """Phase and network, as the log and the progress bar show them."""
         return f"{self.phase} {self.network}".lstrip()
 
-    def of_network(self, name: str) -> "RunLog":
-        """Return the run log of one network of a method that has several."""
-        return replace(self, network=name)
-
-    def in_phase(self, name: str) -> "RunLog":
-        """Return the run log of one of several trainings of the same networks."""
-        return replace(self, phase=name)
-
-    def checkpoint(self, fingerprint: str) -> Checkpoint | None:
-        """Return the checkpoint of this network, if any; ``fingerprint`` identifies the training."""
-        return None if self.checkpoints is None else self.checkpoints.open(self.label, fingerprint)
-
     @contextmanager
     def reporting_to(self, progress: Progress | bool) -> Iterator["RunLog"]:
         """Yield this run log with its progress sent to ``progress``, unless that is False."""
@@ -81,10 +69,6 @@ class RunLog:
             return
         with shown(progress) as report:
             yield replace(self, progress=report)
-
-    def working(self, what: str, note: str = "") -> None:
-        """Report work whose progress cannot be measured."""
-        self.progress(what, 0, 0, note)
 
     def batches(self, batches: Sequence[Batch], epoch: int, last_epoch: int) -> Iterator[Batch]:
         """Yield the batches of an epoch (counted from 0), and report progress now and then.

@@ -284,13 +284,13 @@ class TwoStageMethod(ReleaseMethod):
         # Checked now, before the target stage is trained: the wide layers of encoder and decoder.
         require_trainable(2 * data.source.shape[1] * self.config.hidden)
         if self.config.gated:
-            log.working("evidence test")
+            log.progress("evidence test", 0, 0)
         gates = Gates.of(data, validation, chosen, seed=self.options.seed, enabled=self.config.gated)
         target_stage = TargetStage(self._target_network, data, self.config, self.options)
         epochs: dict[str, int] = {}
 
         def train(run: TrainableNetwork, name: str, held_out: HeldOut | None) -> None:
-            own = log.of_network(name)
+            own = replace(log, network=name)
             state = train_network(run, self.options, validation=held_out, epochs=chosen.epochs, log=own)
             epochs[name] = state.best_epoch
 
@@ -308,7 +308,7 @@ class TwoStageMethod(ReleaseMethod):
                 shown = None if validation is None or gates.newcomers is None else gates.newcomers.held_out
                 train(source_stage, SOURCE_NETWORK, shown or validation)
             if self.config.gated:
-                log.working("trust in the source")
+                log.progress("trust in the source", 0, 0)
             trust = gates.settle(lambda newcomers: source_stage.choose_trust(validation, newcomers))
             model = source_stage.fitted_model(self.name, trust)
         # Without validation, the epochs are those that it was given.

@@ -11,7 +11,9 @@ import numpy as np
 import psutil
 import pytest
 
+from pricdr.alignment import curve
 from pricdr.alignment.messages import Message, load_message, read_record
+from pricdr.cli.run_lock import only_run
 
 KILLED_AT_EVERY_STEP = """
 import json, os, signal, sys
@@ -140,10 +142,8 @@ def test_a_rule_is_declared_by_both_and_spellings_stay_with_their_owner(lists, a
     started = align("start a.txt --out m1 --state a.state --normalise email --both")
     assert "1 of the ids are other spellings" in started.err
     refused = align("answer m1 b.txt --out m2 --state b.state", code=2)
-    assert (
-        refused.err
-        == "error: m1: its ids are normalised by the rule email, ours by exact: both sides need the same rule\n"
-    )
+    rule = "its ids are normalised by the rule email, ours by exact: both sides need the same rule"
+    assert refused.err == f"error: m1: {rule}\n"
     assert not (lists / "b.state").exists()
     align("answer m1 b.txt --out m2 --state b.state --normalise email")
     align("finish m2 --state a.state --out users.txt --own-ids own-a.csv")
@@ -183,46 +183,31 @@ class TestRefusals:
         [
             ("start a.txt --out m1 --state new", "m1 exists already; choose another name or remove it first"),
             ("start a.txt --out new --state a.state", "a.state exists already, from another session or step"),
-            ("start a.txt --out new --state new", "--out and --state are both new: one is sent, the other"),
+            ("start a.txt --out new --state ./new", "--out and --state are both new: one is sent, the other"),
             ("answer m1 b.txt --out ./new --state new", "--out and --state are both new: one is sent, the other"),
-            ("start none.txt --out new --state new.state", "none.txt: no such file"),
-            ("answer m0 b.txt --out new --state new --both", "--out and --state are both new"),
-            ("answer m0 b.txt --out new --state new.state --both", "m0: with this message only the other side learns"),
-            ("start a.txt --out new --state new.state --pad-to 8", "pad_to must be between the number of ids, 9, and"),
-            (
-                "start a.txt --out new --state new.state --pad-to 1000000000",
-                "an alignment of 1,000,000,000 ids needs about",
-            ),
-            ("start a.txt --out new --state new.state --processes 0", "Invalid value for '--processes'"),
-            (
-                "start a.txt --out new --state new.state --normalise email",
-                "a.txt: line 1: 'u0' is not an e-mail address",
-            ),
-            ("answer m2 b.txt --out new --state new.state", "m2: this is an answer: only a message from align start"),
-            ("answer a.txt b.txt --out new --state new.state", "a.txt: not a pricdr align message"),
-            (
-                "answer m1 b.txt --out new --state new.state --at-most 8",
-                "m1: the other side shows 9 ids, but --at-most",
-            ),
+            ("start none.txt --out new --state s", "none.txt: no such file"),
+            ("answer m0 b.txt --out new --state s --both", "m0: with this message only the other side learns"),
+            ("start a.txt --out new --state s --pad-to 8", "pad_to must be between the number of ids, 9, and"),
+            ("start a.txt --out new --state s --pad-to 1000000000", "an alignment of 1,000,000,000 ids needs about"),
+            ("start a.txt --out new --state s --processes 0", "Invalid value for '--processes'"),
+            ("start a.txt --out new --state s --normalise email", "a.txt: line 1: 'u0' is not an e-mail address"),
+            ("answer m1 b.txt --out new --state s --normalise phone", "b.txt: line 1: 'u20' "),
+            ("answer m2 b.txt --out new --state s", "m2: this is an answer: only a message from align start"),
+            ("answer a.txt b.txt --out new --state s", "a.txt: not a pricdr align message"),
+            ("answer m1 b.txt --out new --state s --at-most 8", "m1: the other side shows 9 ids, but --at-most"),
             ("finish m1 --state a.state --out new", "m1: this is a first message: align finish needs the answer to it"),
             ("finish m2 --state b.state --out new", "b.state: this session is answered: align finish does not apply"),
             ("finish m2 --state a.txt --out new", "a.txt: not a pricdr align state file, or a damaged one"),
             ("finish m2 --state a.state --out new --at-most 15", "m2: the other side shows 16 ids, but --at-most"),
             ("finish m2 --state none --out new", "none: no such file"),
             ("finish m2 --state a.state --out m1", "m1 exists already"),
-            ("finish m2 --state a.state --out .", ". exists already"),
             ("finish m2 --state a.state --out new --own-ids ./new", "--own-ids is new, which is where the user list"),
             ("accept . --state b.state", ".: this is a folder"),
             ("accept a.txt --state a.state", "a.state: this session is started: align accept does not apply to it"),
-            ("finish s3://b/m --state a.state --out new", "s3:// is not supported"),
         ],
     )
-    def test_one_line_names_the_file_and_the_rule_and_nothing_is_left(self, session, align, command, line):
-        before = {path.name: path.read_bytes() for path in session.iterdir()}
-        refused = align(command, code=2)
-        assert refused.err.startswith(f"error: {line}") or f": {line}" in refused.err
-        assert refused.err.count("\n") == 1
-        assert {path.name: path.read_bytes() for path in session.iterdir()} == before
+    def test_one_line_names_the_file_and_the_rule_and_nothing_is_left(self, session, refused, command, line):
+        assert line in refused("align", *command.split())
 
     @pytest.mark.parametrize(
         ("content", "line"),
@@ -231,15 +216,12 @@ class TestRefusals:
             ("u6\nu5\n", "line 2: 'u5' is not in ascending order of bytes"),
             ("u5\r\nu6\r\n", "the file was changed in transit"),
             ("u5\nu6", "the file was changed in transit"),
-            ("\ufeffu5\nu6\n", "the file was changed in transit"),
         ],
     )
-    def test_a_list_that_cannot_be_right_fails_the_check(self, session, align, content, line):
+    def test_a_list_that_cannot_be_right_fails_the_check(self, session, align, refused, content, line):
         align("finish m2 --state a.state --out users.txt")
         (session / "users.txt").write_bytes(content.encode())
-        refused = align("accept users.txt --state b.state", code=1)
-        assert refused.err.startswith(f"error: users.txt: {line}")
-        assert refused.err.count("\n") == 1
+        refused("align", "accept", "users.txt", "--state", "b.state", says=f"error: users.txt: {line}", code=1)
 
     def test_a_shortened_list_does_not_match_its_record(self, session, align):
         align("finish m2 --state a.state --out users.txt")
@@ -251,8 +233,6 @@ class TestRefusals:
         assert "b.state: this session is accepted" in align("accept users.txt --state b.state", code=2).err
 
     def test_two_steps_at_once(self, session, align):
-        from pricdr.cli.run_lock import only_run
-
         with only_run(session / "a.state"):
             refused = align("finish m2 --state a.state --out users.txt", code=75)
         assert "a.state is in use by another run" in refused.err
@@ -260,8 +240,6 @@ class TestRefusals:
 
 
 def test_an_interrupted_start_resumes_only_with_the_same_ids(lists, align, monkeypatch):
-    from pricdr.alignment import curve
-
     def interrupt(contents, key, *, hashed):
         raise KeyboardInterrupt
 

@@ -1,50 +1,26 @@
 """Text from outside is shown, never obeyed: no colours, no cursor, no lines of its own, no turned writing."""
 
 import ast
-import io
-from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
 
 import pricdr.cli
-from pricdr.cli.console import fail, progress_bar, say, warn
+from pricdr.cli.console import fail, say, warn
 
 EVIL = "\x1b[31mred\x07 \u202eturned\u2028 [/bold] [red]\x9b1m"
 SHOWN = r"\u001b[31mred\u0007 \u202eturned\u2028 [/bold] [red]\u009b1m"
 
 
-class Terminal(io.StringIO):
-    """Standard error of somebody who watches."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch) -> Terminal:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "200")
-    return Terminal()
-
-
 def test_every_way_to_the_screen_escapes_what_it_is_given(capsys):
     say(f"file {EVIL}", "second", "")
+    say("name\nverified: all is well")
     warn(EVIL)
+    warn("name\r\nok: trust me")
     assert fail(EVIL, 2) == 2
     out, err = capsys.readouterr()
-    assert out == f"file {SHOWN}\nsecond\n\n"
-    assert err == f"warning: {SHOWN}\nerror: {SHOWN}\n"
-
-
-def test_nothing_from_outside_begins_a_line_of_its_own(capsys):
-    say("name\nverified: all is well")
-    warn("name\r\nok: trust me")
-    out, err = capsys.readouterr()
-    assert out == "name\\u000averified: all is well\n"
-    assert err == "warning: name\\u000d\\u000aok: trust me\n"
+    assert out == f"file {SHOWN}\nsecond\n\nname\\u000averified: all is well\n"
+    assert err == f"warning: {SHOWN}\nwarning: name\\u000d\\u000aok: trust me\nerror: {SHOWN}\n"
 
 
 @pytest.mark.parametrize("path", sorted(Path(pricdr.cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
@@ -56,22 +32,6 @@ def test_lines_of_our_own_are_given_one_by_one(path):
             literal = [part for argument in given if not isinstance(argument, ast.Call) for part in ast.walk(argument)]
             texts = [part.value for part in literal if isinstance(part, ast.Constant) and isinstance(part.value, str)]
             assert not any("\n" in text for text in texts), f"line {node.lineno}"
-
-
-def test_a_sign_of_life_shows_names_as_they_are(terminal):
-    with redirect_stderr(terminal), progress_bar(f"reading {EVIL}"):
-        pass
-    assert f"reading {SHOWN}" in terminal.getvalue()
-    assert "\x1b[31mred" not in terminal.getvalue()
-
-
-def test_a_progress_bar_shows_names_as_they_are(terminal):
-    with redirect_stderr(terminal), progress_bar() as progress:
-        progress(EVIL, 1, 2, f"note {EVIL}")
-    seen = terminal.getvalue()
-    assert f"note {SHOWN}" in seen
-    assert seen.count(SHOWN) >= 2
-    assert "\x1b[31mred" not in seen
 
 
 @pytest.mark.parametrize("command", ["publish", "split", "prepare", "train", "verify", "keygen", "ledger"])

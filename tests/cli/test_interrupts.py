@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -111,15 +110,22 @@ def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind
     assert [path.name for path in here.iterdir()] == ["many.parquet"]
 
 
-def test_an_interrupt_ends_a_read_that_waits_for_ratings(here, start, until):
+def test_a_read_that_blocks_has_lines_in_the_log_and_an_interrupt_ends_it(here):
     """Some libraries have blocked calls resumed after a signal when they are imported; DuckDB does not."""
     os.mkfifo(here / "fifo.csv")
-    child = start("publish", "fifo.csv", "--epsilon", 4, "--delta", 1e-6, "--out", "release")
-    until(lambda: bool(partials(here)) and "duckdb" in Path(f"/proc/{child.pid}/maps").read_text(), child)
-    time.sleep(1)  # from the import to the read
-    child.send_signal(signal.SIGINT)
-    child.communicate(timeout=10)
-    assert child.returncode == 130
+    soon = "import sys, pricdr.progress as lines, pricdr.cli; lines.SECONDS = 0.05; sys.exit(pricdr.cli.main())"
+    words = ("publish", "fifo.csv", "--epsilon", "4", "--delta", "1e-6", "--out", "release")
+    with subprocess.Popen(
+        [sys.executable, "-c", soon, *words], cwd=here, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals
+    ) as child:
+        while "duckdb" not in Path(f"/proc/{child.pid}/maps").read_text():
+            assert child.poll() is None
+        for _ in range(20):  # from the import to the read
+            assert child.stderr.readline().startswith("progress: ")
+        assert child.stderr.readline().startswith("progress: reading fifo.csv; ")
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=10)
+    assert (child.returncode, err.splitlines()[-1]) == (130, INTERRUPTED.strip())
 
 
 def test_an_interrupt_inside_code_made_from_text_exits_130_too(tmp_path):

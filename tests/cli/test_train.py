@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 import shutil
 import stat
 
@@ -73,19 +72,9 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(train, here):
     [
         ("hiden = 3", (), "c.toml: method dmf has no setting 'hiden'"),
         ('hidden = "3"', (), "c.toml: hidden must be int"),
-        ("dropout = 1.5", (), "dropout"),
-        ("seed = -1", (), "seed must be a whole number from 0"),
-        ("epochs = 1000000000000", (), "epochs must be at most 1,000,000"),
-        (f"epochs = 1{'0' * 400}", (), "c.toml: epochs must be a number that fits in 64 bits"),
-        ("learning_rate = nan", (), "learning_rate must be a finite number, got nan"),
-        ("epochs = 2020-01-01", (), "epochs must be int"),
-        ("[epochs]\nx = 1", (), "epochs must be int"),
-        ("device = 'toaster'", (), "device must be"),
-        ("\udcff", (), "c.toml"),
-        ("hidden = ", (), "not TOML"),
-        ("x = [" + "[\n" * 100_000, (), "nested"),
-        ("x" * (10 << 20), (), "more than 262,144 bytes"),
         (None, ("--config", "nowhere.toml"), "nowhere.toml: no such file"),
+        ("learning_rate = nan", (), "learning_rate must be a finite number, got nan"),
+        (f"epochs = 1{'0' * 400}", (), "c.toml: epochs must be a number that fits in 64 bits"),
         (None, ("--epochs", 10**12), "1000000000000"),
         (None, ("--seed", -1), "-1"),
         (None, ("--seed", 2**70), "--seed"),
@@ -102,7 +91,6 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(train, here):
         (None, ("--threshold", 3), "--threshold: this is for files of ratings"),
         (None, ("--delimiter", ";"), "--delimiter: this is for files of ratings"),
     ],
-    ids=lambda value: repr(value)[:40],
 )
 def test_wrong_settings_and_inputs_end_in_one_line(target, pricdr, here, settings, options, says):
     for name in ("split", "release", "noiseless", "source.parquet"):
@@ -112,7 +100,7 @@ def test_wrong_settings_and_inputs_end_in_one_line(target, pricdr, here, setting
         write_ratings(here / "strangers.parquet", stranger)
         publish(stranger, Guarantee(epsilon=8, delta=1e-6), strategy=JLT(dim=2)).save(here / "strangers")
     if settings is not None:
-        (here / "c.toml").write_text(settings, errors="surrogateescape")
+        (here / "c.toml").write_text(settings)
         options = ("--config", "c.toml")
     outcome = pricdr("train", "split", "--out", "m", *options)
     assert (outcome.code, outcome.err.count("error: ")) == (2, 1), outcome
@@ -122,9 +110,8 @@ def test_wrong_settings_and_inputs_end_in_one_line(target, pricdr, here, setting
 
 
 def test_what_is_not_private_or_does_not_verify_is_used_only_where_the_caller_says_so(train, target, here):
-    assert (
-        "NOT PRIVATE" in train("split", "a", "--method", "ease-source", "--source", "source.parquet", small=False).err
-    )
+    plaintext = train("split", "a", "--method", "ease-source", "--source", "source.parquet", small=False)
+    assert "NOT PRIVATE" in plaintext.err
     assert train("split", "b", "--release", "noiseless", "--allow-not-private").code == 0
     spoilt = shutil.copytree(target / "release", here / "spoilt")
     (spoilt / "README.md").write_text("trust me")
@@ -182,25 +169,19 @@ def test_a_run_that_was_stopped_is_resumed_by_itself_alone_and_ends_with_the_sam
     assert "nothing to resume" in train("split", "n", "--method", "popularity", "--resume", small=False).err
 
 
-def test_training_on_everything_counts_what_its_split_counted(pricdr, here):
-    rows = ["user,item,rating", *(f"u{u},i{(7 * u + n) % 300},{1 + (u + n) % 5}" for u in range(60) for n in range(15))]
-    (here / "r.csv").write_text("\n".join(rows))
-    fixed = ("--method", "popularity", "--threshold", 3)
-    assert "540 ratings" in pricdr("train", "r.csv", "--out", "m", *fixed).out
-
-
 def test_training_on_everything_says_what_was_chosen_anew_and_by_what(train, pricdr, here):
     told = train("ratings.parquet", "m", "--release", "release").out
     assert "epochs chosen by validation: target" in told
     assert "% for warm users" in told
     assert "chosen anew, from ratings set aside; --like MODEL would carry them over" in told
+    assert "the release covers 120 of 120 users" in told
     assert [path.name for path in here.iterdir()] == ["m"]
     assert "anew" not in train("ratings.parquet", "e", "--method", "ease", small=False).out  # nothing was to be chosen
-    (here / "r.csv").write_text(
-        "user,item\n" + "".join(f"u{u},i{(7 * u + n) % 90}\n" for u in range(30) for n in range(8))
-    )
-    few = pricdr("train", "r.csv", "--epochs", 2, "--device", "cpu", "--out", "few")
+    rows = "".join(f"u{u},i{(7 * u + n) % 90},{1 + (u + n) % 5}\n" for u in range(30) for n in range(8))
+    (here / "r.csv").write_text(f"user,item,rating\n{rows}")
+    few = pricdr("train", "r.csv", "--epochs", 2, "--device", "cpu", "--threshold", 3, "--out", "few")
     assert "no ratings were set aside to choose by" in few.err
+    assert "144 ratings" in few.out
 
 
 def test_a_model_that_cannot_be_written_is_refused_before_it_is_trained_and_leaves_nothing(train, here, monkeypatch):
@@ -221,7 +202,8 @@ def test_like_trains_as_the_measured_model_was_trained(train, target, here, mode
     outcome = train("ratings.parquet", "final", "--like", target / model, *options, small=False)
     assert outcome.code == 0, outcome.err
     before, after = FittedModel.load(target / model), FittedModel.load(here / "final")
-    assert (after.method, after.chosen, after.origin.settings) == (before.method, before.chosen, before.origin.settings)
+    found, measured = ((one.method, one.chosen, one.origin.settings) for one in (after, before))
+    assert found == measured
     assert after.origin.trained_on != before.origin.trained_on
     assert after.seen.nnz == len(read_ratings(target / "ratings.parquet"))
     assert "chosen anew" not in outcome.out
@@ -298,15 +280,13 @@ def test_a_network_that_was_trained_once_is_not_trained_again_and_makes_the_same
 def test_deployed_models_share_a_network_too(train, target, here):
     assert train("ratings.parquet", "d/dmf", "--like", target / "dmf", small=False).code == 0
     told = train("ratings.parquet", "d/hetero", "--like", target / "hetero", "--release", "release", small=False).out
-    assert re.search(r"not trained again: the network of the same data and settings in d/dmf", told)
+    assert "not trained again: the network of the same data and settings in d/dmf" in told
 
 
-def test_training_says_how_many_users_a_release_covers(train, target, here):
+def test_a_release_that_covers_few_users_is_warned_of(train, target, here):
     users = [f"U{n}" for n in range(40)] + [FittedModel.load(target / "dmf").users[0]]
     few = Ratings.from_triples(users * 2, ["p"] * 41 + ["q"] * 41)
     publish(few, Guarantee(epsilon=8, delta=1e-6), strategy=JLT(dim=2)).save(here / "few")
     outcome = train("ratings.parquet", "m", "--method", "ridge-release", "--release", here / "few", small=False)
     assert "the release covers 1 of 120 users" in outcome.out
     assert "that is few: only in the target: " in outcome.err
-    most = train("ratings.parquet", "n", "--method", "ridge-release", "--release", "release", small=False)
-    assert ("the release covers 120 of 120 users" in most.out, "that is few" in most.err) == (True, False)

@@ -51,10 +51,9 @@ def wait_for(words: str, terminal: Terminal, start: int = 0) -> None:
 def test_progress_is_nobody_the_watcher_or_what_the_caller_brought():
     def own(what, done, total, note=""): ...
 
-    with shown(False) as report:
-        assert report is silent
-    with shown(own) as report:
-        assert report is own
+    for given, shows in ((False, silent), (own, own)):
+        with shown(given) as report:
+            assert report is shows
     with redirect_stderr(io.StringIO()), shown(True) as report:
         assert isinstance(report, LastReport)
     with pytest.raises(ParameterError, match="progress must be True, False or a function, got 'yes'"):
@@ -129,12 +128,18 @@ def test_a_notebook_is_drawn_while_the_work_is_inside_one_call_and_nothing_moves
     assert len(kernel.sent) == drawn
 
 
-def test_a_notebook_shows_hostile_names_as_they_are(kernel):
+def test_hostile_names_are_shown_as_they_are(kernel, terminal):
+    name, note = "<script>alert(1)</script>", "\x1b[31m</div>"
     with shown(True) as report:
-        report("<script>alert(1)</script>", 1, 2, "\x1b[31m</div>")
+        report(name, 1, 2, note)
     assert "&lt;script&gt;alert(1)" in kernel.html[-1]
     assert "<script" not in kernel.html[-1]
     assert "\\u001b[31m&lt;/div&gt;" in kernel.html[-1]
+    with redirect_stderr(terminal), progress.terminal_bars(f"reading {note}") as report:
+        report(f"name {note}", 1, 2, f"note {note}")
+    for what in ("reading", "name", "note"):
+        assert f"{what} \\u001b[31m</div>" in terminal.getvalue()
+    assert "\x1b[31m" not in terminal.getvalue()
 
 
 def test_a_notebook_that_cannot_draw_does_no_harm(kernel, monkeypatch):

@@ -137,7 +137,7 @@ def test_anything_unforeseen_is_one_line_and_can_be_traced(pricdr, release, monk
     def broken(*_, **__):
         raise RuntimeError("wires\ncrossed")
 
-    monkeypatch.setattr("pricdr.release.verify", broken)
+    monkeypatch.setattr("pricdr.verify", broken)
     outcome = pricdr("verify", release)
     assert outcome.code == 2
     assert re.fullmatch(r"error: .*RuntimeError: wires crossed.*PRICDR_TRACEBACK=1.*\n", outcome.err)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.run_lock import only_run
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
@@ -211,7 +212,6 @@ def accept(
 def _read_own_ids(path: Path, rule: str, out: Path, state: Path) -> "NormalisedIds":
     """Return the normalised ids in a file, once it is clear that a message and a state can be written."""
     from pricdr.alignment.normalisation import Normalisation, NormalisedIds
-    from pricdr.data.ids import read_ids
     from pricdr.files import require_writable
 
     if out.resolve() == state.resolve():  # the user might send the state, with its key, in place of the message
@@ -219,7 +219,7 @@ def _read_own_ids(path: Path, rule: str, out: Path, state: Path) -> "NormalisedI
     if not os.path.lexists(state):  # otherwise an interrupted run may have written it
         require_writable(out)
     with progress_bar(f"reading {path}"):
-        own = NormalisedIds.of(read_ids(path), Normalisation(rule), name=str(path))
+        own = NormalisedIds.of(pricdr.read_ids(path), Normalisation(rule), name=str(path))
     if own.merged:
         warn(f"{path}: {own.merged:,} of the ids are other spellings of an earlier one and were left out")
     return own

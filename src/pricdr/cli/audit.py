@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.options import (
     DEFAULT_UNIT,
@@ -55,9 +56,7 @@ def audit(
     Runs the real code on a worst-case pair of neighbours with fresh noise, for the parameters of a release folder or
     for those given. Exit 1 if a bound exceeds the claim: then the claim is wrong. The release itself is not touched.
     """
-    from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
-    from pricdr.privacy.steps import Bounds
     from pricdr.privacy.strategies.base import default_dim
 
     # Options beside a folder would be ignored, and the audit believed to be about them.
@@ -72,11 +71,11 @@ def audit(
         refuse_unused_key(public_key, "there is no release folder")
         users = 1000 if users is None else users
         require_count(users=users)
-        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit or DEFAULT_UNIT))
+        guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit or DEFAULT_UNIT))
         chosen = make_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim=dim, density=density)
         if chosen.dim is None:  # a table of items would say how many columns there are
             chosen = chosen.with_dim(default_dim(guarantee))
-        subject = Subject.of(guarantee, chosen, Bounds(clip=clip), users=users)
+        subject = Subject.of(guarantee, chosen, pricdr.Bounds(clip=clip), users=users)
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
@@ -103,10 +102,9 @@ def audit(
 
 def _from_release(folder: Path, public_key: Path | None) -> "Subject":
     from pricdr.privacy.audit import Subject
-    from pricdr.release import verify
     from pricdr.release.certify import calibrated_by, declared_by, described
 
-    certificate = verify(folder, public_key=public_key).certificate
+    certificate = pricdr.verify(folder, public_key=public_key).certificate
     if certificate.epsilon is None or certificate.mu is None:
         raise ParameterError(f"{folder} has no noise: there is no claim to audit")
     if not certificate.promises:

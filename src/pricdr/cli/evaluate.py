@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import JsonOption, PublicKeyOption, refuse_given, whole_numbers, write_json
 from pricdr.errors import MAX_SEED, InputError, ParameterError
+from pricdr.progress import Progress
 
 if TYPE_CHECKING:
-    from pricdr.data.splits import Split
-    from pricdr.evaluation.comparison import Comparison, Ranking, RepeatedComparison
+    from pricdr.evaluation.comparison import Ranking, RepeatedComparison
     from pricdr.evaluation.verdict import PairedDifference
-    from pricdr.models.fitted import FittedModel
     from pricdr.pages import Block, Figure, Table
-    from pricdr.progress import Progress
 
 _ONE_RUN: Final = (
     "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
@@ -71,7 +70,6 @@ def evaluate(
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
-    from pricdr._repeat import repeat as train_again
     from pricdr._repeat import whole_of
     from pricdr.data.splits import load_split
     from pricdr.data.tables import write_table
@@ -105,7 +103,7 @@ def evaluate(
     figures, repeated = comparison.to_dict(), None
     if repeat is not None:
         with progress_bar() as progress:
-            repeated = train_again(target=whole, **again, progress=progress)
+            repeated = pricdr.repeat(target=whole, **again, progress=progress)
         say(*repeated.lines())
         figures["repeat"] = repeated.to_dict()
     elif comparison.verdicts:
@@ -118,14 +116,12 @@ def evaluate(
 
 
 def _loaded(
-    folders: Sequence[Path], split: "Split", public_key: Path | None, progress: "Progress"
-) -> Iterator[tuple[str, "FittedModel"]]:
+    folders: Sequence[Path], split: "pricdr.Split", public_key: Path | None, progress: Progress
+) -> Iterator[tuple[str, "pricdr.FittedModel"]]:
     """Yield each model of the split by its folder, and hold one at a time."""
-    from pricdr.models.fitted import FittedModel
-
     for name in map(str, folders):
         progress(f"reading {name}", 0, 0)
-        model = FittedModel.load(name, public_key=public_key)
+        model = pricdr.FittedModel.load(name, public_key=public_key)
         if model.origin and model.origin.trained_on not in (None, split.train.fingerprint()):
             raise InputError(f"{name} was not trained on this split: what is held out here may be what it learnt from")
         yield name, model
@@ -133,23 +129,22 @@ def _loaded(
 
 
 def _repetition(
-    folders: Sequence[Path], split: "Split", times: int, given: Sequence[Path], public_key: Path | None
+    folders: Sequence[Path], split: "pricdr.Split", times: int, given: Sequence[Path], public_key: Path | None
 ) -> dict[str, Any]:
     """Return what to train anew on other splits, and how those are drawn, once nothing is missing for it."""
     from pricdr.data.splits import drawn_at_random
     from pricdr.models.catalogue import method_of
-    from pricdr.models.fitted import FittedModel
-    from pricdr.release import Release
 
     if len(folders) < 2:
         raise ParameterError("--repeat compares models: give two or more")
     rule = drawn_at_random(split.protocol)
     if rule is None:
         raise InputError(f"--repeat draws other test items at random; this split tests by {split.protocol}")
-    by_hash = {release.sha256(): release for release in (Release.load(path, public_key=public_key) for path in given)}
+    loaded = (pricdr.Release.load(path, public_key=public_key) for path in given)
+    by_hash = {release.sha256(): release for release in loaded}
     methods, releases = {}, {}
     for folder in folders:
-        model = FittedModel.load(folder, public_key=public_key)
+        model = pricdr.FittedModel.load(folder, public_key=public_key)
         assert model.origin is not None  # a folder always says
         if model.origin.plaintext_source:
             raise InputError(f"{folder} was trained on the source's ratings: --repeat is for releases")
@@ -170,7 +165,7 @@ def _repetition(
     }
 
 
-def evaluation_page(comparison: "Comparison", split: str, repeated: "RepeatedComparison | None" = None) -> str:
+def evaluation_page(comparison: "pricdr.Comparison", split: str, repeated: "RepeatedComparison | None" = None) -> str:
     """Return one page: what was measured on which split, verdicts, plots of the differences, and every table."""
     from pricdr.evaluation.comparison import ONE_ITEM
     from pricdr.pages import Page, render, sections_of
@@ -197,7 +192,7 @@ def _blocks(
     return [*([Bullets(sentences)] if sentences else []), *([] if plot is None else [plot]), *tables]
 
 
-def _plot(comparison: "Comparison", ranking: "Ranking") -> "Figure | None":
+def _plot(comparison: "pricdr.Comparison", ranking: "Ranking") -> "Figure | None":
     """Draw the differences to the first model, one group per kind of user; None where there is nothing to draw."""
     from pricdr.pages.charts import Dot, dot_plot
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli.console import say
 from pricdr.cli.options import PublicKeyOption
 
@@ -18,9 +19,8 @@ def export(
 
     The file holds no promise and cannot be verified: keep the release, and hand out that.
     """
-    from pricdr.release import Release
     from pricdr.release.folder import export_parquet
 
-    release = Release.load(folder, public_key=public_key)
+    release = pricdr.Release.load(folder, public_key=public_key)
     export_parquet(release, out)
     say(f"wrote {out}: {len(release.users):,} users x {release.certificate.dim:,} numbers")

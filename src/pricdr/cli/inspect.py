@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli.console import say, say_list
-from pricdr.cli.options import JsonOption, PublicKeyOption, write_json
+from pricdr.cli.options import JsonOption, PublicKeyOption, require_page, write_json
 from pricdr.errors import InputError, ParameterError, VerificationError
 
 if TYPE_CHECKING:
-    from pricdr.release import Release
     from pricdr.release.inspection import ReleaseChange
 
 _MAX_LINES: Final = 10
@@ -33,9 +33,7 @@ def inspect(
     differs, 1 if something does, and 2 if one cannot be read or does not verify. Two publications of the same ratings
     always differ: their noise does.
     """
-    from pricdr.files import require_writable, write_new
-    from pricdr.release import verify
-    from pricdr.release.folder import require_outside_releases
+    from pricdr.files import write_new
     from pricdr.release.inspection import Inspection, difference, render_inspection
 
     if other is not None:
@@ -45,10 +43,8 @@ def inspect(
         _say_difference(found, folder, other)
         write_json(json_output, {"before": str(folder), "after": str(other), **found.to_dict()})
         return 0 if found.same else 1
-    if html is not None:
-        require_writable(html)
-        require_outside_releases(html)
-    inspection = Inspection.of(verify(folder, public_key=public_key), key_given=public_key is not None)
+    require_page(html)
+    inspection = Inspection.of(pricdr.verify(folder, public_key=public_key), key_given=public_key is not None)
     for section in inspection.sections():
         say(section.title)
         say_list(section.lines)
@@ -60,12 +56,10 @@ def inspect(
     return 0
 
 
-def _verified(folder: Path, public_key: Path | None) -> "Release":
+def _verified(folder: Path, public_key: Path | None) -> "pricdr.Release":
     """Return the release; one that fails to verify is trouble (2), not a difference (1)."""
-    from pricdr.release import verify
-
     try:
-        return verify(folder, public_key=public_key)
+        return pricdr.verify(folder, public_key=public_key)
     except VerificationError as error:
         raise InputError(f"{folder} does not verify, so there is nothing to compare: {error}") from error
 

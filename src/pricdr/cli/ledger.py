@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import (
     DEFAULT_UNIT,
@@ -20,7 +21,6 @@ from pricdr.cli.options import (
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.ledger import Balance
 
 _FAR: Final = 5200
@@ -44,12 +44,11 @@ def init(
 
     With --sign, nobody without the key or an older copy can change or cut off its end unnoticed.
     """
-    from pricdr.privacy.accounting import Guarantee, Unit, epsilon_warnings
-    from pricdr.privacy.ledger import Ledger
+    from pricdr.privacy.accounting import epsilon_warnings
     from pricdr.signing import read_private_key
 
-    budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
-    ledger = Ledger.create(file, budget, None if sign is None else read_private_key(sign))
+    budget = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit))
+    ledger = pricdr.Ledger.create(file, budget, None if sign is None else read_private_key(sign))
     for text in epsilon_warnings(budget.epsilon, budget.unit):
         warn(text)
     say(f"created {file}: {budget}, over all releases together")
@@ -67,10 +66,9 @@ def sign(
     A signature vouches for what is there. Check afterwards, with pricdr ledger verify and every release made from the
     ledger, that nothing was missing.
     """
-    from pricdr.privacy.ledger import Ledger
     from pricdr.signing import read_private_key
 
-    balance = Ledger(file, read_private_key(key)).sign()
+    balance = pricdr.Ledger(file, read_private_key(key)).sign()
     say(f"signed {file}: epsilon {balance.epsilon:.6g} spent in {_releases(len(balance.spends))}")
     say("now run pricdr ledger verify with every release made from it: one that was missing before is missing still")
     write_json(json_output, _content(file, balance))
@@ -92,19 +90,19 @@ def plan(
 
     The costs are composed exactly, as the ledger does it: 52 releases may each claim far more than epsilon / 52.
     """
-    from pricdr.privacy.accounting import RECOMMENDED_DELTA, Guarantee, Unit
-    from pricdr.privacy.ledger import Balance, Ledger
+    from pricdr.privacy.accounting import RECOMMENDED_DELTA
+    from pricdr.privacy.ledger import Balance
     from pricdr.privacy.plan import EXAMPLE_USERS, allowance_at, equal_allowance
 
     if (file is None) == (epsilon is None) or (file is not None and (delta, unit) != (None, None)):
         raise ParameterError("give a ledger, which states its budget, or --epsilon (and --delta, --unit) without one")
     if file is not None:
-        balance = Ledger(file).read()
+        balance = pricdr.Ledger(file).read()
     else:
         assert epsilon is not None
-        chosen = Unit(unit or DEFAULT_UNIT)
+        chosen = pricdr.Unit(unit or DEFAULT_UNIT)
         balance = Balance.unspent(
-            Guarantee(epsilon=epsilon, delta=RECOMMENDED_DELTA if delta is None else delta, unit=chosen)
+            pricdr.Guarantee(epsilon=epsilon, delta=RECOMMENDED_DELTA if delta is None else delta, unit=chosen)
         )
     if releases is not None and each is None:
         allowance = equal_allowance(balance, releases)
@@ -120,7 +118,7 @@ def plan(
     if releases <= _FAR:
         last = (datetime.now(UTC).date() + timedelta(weeks=releases - 1)).isoformat()
         say(f"one a week from today: the last on {last}; then the budget is spent, for good")
-    counted = "each rating counted as 1" if claim.unit is Unit.RATING else "a clip of 1; it grows with the clip"
+    counted = "each rating counted as 1" if claim.unit is pricdr.Unit.RATING else "a clip of 1; it grows with the clip"
     if sigma is None:
         warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")
     else:
@@ -132,9 +130,7 @@ def plan(
 @app.command("show")
 def show(file: FileArgument, json_output: JsonOption = None) -> None:
     """Show what was spent and what is left."""
-    from pricdr.privacy.ledger import Ledger
-
-    balance = Ledger(file).read()
+    balance = pricdr.Ledger(file).read()
     say(f"budget: {balance.budget}, however each release is chosen")
     for number, spend in enumerate(balance.spends, 1):
         say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}  {spend.promise}")
@@ -161,12 +157,11 @@ def verify(
     signature by --public-key shows that the holder of that key wrote this end, but not that it is the newest: an older
     copy shows only against a release that it does not hold.
     """
-    from pricdr.privacy.ledger import Ledger
     from pricdr.release.checks import check_ledger
     from pricdr.signing import fingerprint, public_from_text
 
     folders = releases or []
-    checked = check_ledger(Ledger(file), folders, public_key=public_key)
+    checked = check_ledger(pricdr.Ledger(file), folders, public_key=public_key)
     balance, others = checked.balance, checked.not_presented
     say(f"ok: {file}: {balance.budget}, {_releases(len(balance.spends))}")
     if balance.signed_by is None:
@@ -199,20 +194,18 @@ def repair(
     Given the release that the line paid for, the line is rebuilt from its certificate and must have the hash stated
     there. Without that release nobody knows what the line cost: --forfeit charges everything that was left.
     """
-    from pricdr.privacy.ledger import Ledger
-    from pricdr.release import verify as verify_release
     from pricdr.release.checks import lost_line
 
     if (release is None) != forfeit:
         raise ParameterError(
             f"{file}: give the release whose line was cut off, or --forfeit, which charges everything that was left"
         )
-    ledger = Ledger(file)
+    ledger = pricdr.Ledger(file)
     if release is None:
         refuse_unused_key(public_key, "there is no release")
         balance = ledger.forfeit()
     else:
-        balance = ledger.rebuild(lost_line(verify_release(release, public_key=public_key).certificate))
+        balance = ledger.rebuild(lost_line(pricdr.verify(release, public_key=public_key).certificate))
     last = balance.spends[-1]
     say(
         f"repaired {file}: release {len(balance.spends)}, mu {last.mu:.6g}",
@@ -222,7 +215,7 @@ def repair(
     write_json(json_output, _content(file, balance, repaired=last.model_dump(mode="json")))
 
 
-def _guarantee(guarantee: "Guarantee") -> dict[str, float | str]:
+def _guarantee(guarantee: "pricdr.Guarantee") -> dict[str, float | str]:
     return {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "unit": guarantee.unit.value}
 
 

@@ -7,16 +7,14 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from typer import Context, Option
 
+import pricdr
 from pricdr.cli.console import answer, warn
 from pricdr.errors import ParameterError
 from pricdr.extensions import Registry
-
-if TYPE_CHECKING:
-    from pricdr.release import Release
 
 T = TypeVar("T")
 _PINNED = "PRICDR_PUBLIC_KEY"
@@ -64,7 +62,7 @@ def pinned_key() -> Path | None:
     return Path(os.environ[_PINNED]) if _PINNED in os.environ else None
 
 
-def check_revocations(release: "Release | None", folder: Path | None) -> str | None:
+def check_revocations(release: "pricdr.Release | None", folder: Path | None) -> str | None:
     """Refuse a release that was revoked and warn of notices that do not count; return what was looked at, in words."""
     if folder is None:
         return None

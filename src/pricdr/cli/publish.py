@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli.console import LOG_JSON, log_event, note_spent, open_log, progress_bar, say, say_list, warn
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, READING, ConfigOption, PublishSettings, complete_strategy
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from pricdr.alignment.messages import AlignmentRecord
     from pricdr.data.ids import Ids
     from pricdr.data.reading.read import Reading
-    from pricdr.privacy.accounting import Guarantee
-    from pricdr.privacy.ledger import Ledger
-    from pricdr.privacy.steps import Bounds
-    from pricdr.release import Release
     from pricdr.release.certificate import Certificate
     from pricdr.strategies import Strategy
 
@@ -125,7 +122,7 @@ def publish(
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
-    from pricdr.privacy.accounting import Calibration, Guarantee, Unit
+    from pricdr.privacy.accounting import Calibration
     from pricdr.release.folder import CERTIFICATE
     from pricdr.signing import read_private_key
 
@@ -137,7 +134,7 @@ def publish(
     if settings.log is not None:
         open_log(settings.log)
     log_event("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
-    guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit))
+    guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit))
     bounds = _parse_bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
     chosen = complete_strategy(strategy, guarantee, dim, settings, guide, items)
@@ -204,7 +201,7 @@ class _Task:
             foreseen, memory = self._require_memory(reading, lists)
         return foreseen, {"memory_bytes": memory, "seconds": foreseen.work.seconds + seconds}
 
-    def publish(self, staging: Path, lifetime: ExitStack) -> "Release":
+    def publish(self, staging: Path, lifetime: ExitStack) -> "pricdr.Release":
         """Return the release, once there is room for it in ``staging``."""
         from pricdr._publish import publish
         from pricdr.privacy.strategies.base import MAX_LEARNT
@@ -236,11 +233,10 @@ class _Task:
 
     def _read(self, lifetime: ExitStack, *, count_only: bool = False) -> tuple["Reading[Any]", dict[str, Any]]:
         """Read the lists and the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet."""
-        from pricdr.data.ids import read_ids
         from pricdr.data.workspace import sweep
 
         users, alignment = _read_users(self.users)
-        items = None if self.items is None else read_ids(self.items)
+        items = None if self.items is None else pricdr.read_ids(self.items)
         counted = self.arguments["strategy"].catalogue if items is None else items
         if self.settings.spark_conf and self.location is None:
             raise ParameterError("spark-conf is for --engine spark, and the engine is duckdb")
@@ -349,13 +345,11 @@ class _Task:
 
 def _read_users(file: Path | None) -> "tuple[Ids | None, AlignmentRecord | None]":
     """Return the user list, and the record of the exchange that found it, where align wrote one beside it."""
-    from pricdr.data.ids import read_ids
-
     if file is None:
         return None, None
     from pricdr.alignment.messages import read_alignment, require_list  # few releases have a list
 
-    record, users = read_alignment(file), read_ids(file)
+    record, users = read_alignment(file), pricdr.read_ids(file)
     if record is not None:
         require_list(record, users, name=str(file))  # before hours of reading
         say(f"{file} came from align (session {record.session}): the certificate says so, and what that revealed")
@@ -363,7 +357,7 @@ def _read_users(file: Path | None) -> "tuple[Ids | None, AlignmentRecord | None]
 
 
 @contextmanager
-def _spending(ledger: "Ledger") -> Iterator[None]:
+def _spending(ledger: "pricdr.Ledger") -> Iterator[None]:
     """Hold the lock of the ledger, and note what was spent, for whatever fails from then on."""
     with only_run(ledger.path):
         before = len(ledger.read().spends)
@@ -389,24 +383,20 @@ def _require_places(out: Path, *beside: Path | None) -> None:
 
 def _parse_bounds(
     values: bool, threshold: float | None, rating_bound: float | None, rating_step: float | None, clip: float | None
-) -> "Bounds":
+) -> "pricdr.Bounds":
     """Return the declared bounds of the ratings; :class:`ParameterError` where the options contradict each other."""
-    from pricdr.privacy.steps import Bounds
-
     if {rating_bound is not None, rating_step is not None} != {values}:
         raise ParameterError("--values, --rating-bound and --rating-step go together: nothing is guessed from the data")
     if rating_bound is None or rating_step is None:
-        return Bounds(clip=clip)
+        return pricdr.Bounds(clip=clip)
     if threshold is not None:
         raise ParameterError("--threshold and --values exclude each other: rows count as 1, or as their value")
-    return Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
+    return pricdr.Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
 
 
-def _open_ledger(file: Path, guarantee: "Guarantee", key: Any) -> "Ledger":  # noqa: ANN401 - a key of cryptography
+def _open_ledger(file: Path, guarantee: "pricdr.Guarantee", key: Any) -> "pricdr.Ledger":  # noqa: ANN401 - a key of cryptography
     """Return the ledger, after checking that this unit and key can spend from it, before anything is read."""
-    from pricdr.privacy.ledger import Ledger
-
-    ledger = Ledger(file, key)
+    ledger = pricdr.Ledger(file, key)
     if ledger.require_spendable(guarantee.unit).signed_by is None and key is not None:
         warn(f"{file} is not signed, so a last line that is changed or cut off goes unnoticed: pricdr ledger sign")
     return ledger
@@ -423,7 +413,7 @@ def _disclosed(certificate: "Certificate") -> dict[str, Any]:
     }
 
 
-def _warn_of_clamping(reading: "Reading[Any]", bounds: "Bounds") -> None:
+def _warn_of_clamping(reading: "Reading[Any]", bounds: "pricdr.Bounds") -> None:
     """Warn the source alone how many ratings are outside the declared bounds."""
     import numpy as np
 
@@ -463,7 +453,7 @@ def _say_nominal(certificate: "Certificate") -> None:
         say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
 
 
-def _say_result(release: "Release", out: Path, *, learnt: bool) -> None:
+def _say_result(release: "pricdr.Release", out: Path, *, learnt: bool) -> None:
     """Show what was published, with all warnings."""
     certificate = release.certificate
     if not certificate.promises:  # of anything else the library warned before the spend

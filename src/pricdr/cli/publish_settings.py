@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Type
 
 from typer import Context, Option
 
+import pricdr
 from pricdr.cli.console import LOG_JSON
 from pricdr.cli.options import check_revocations, name_given, pinned_key, refuse_unused_key
 from pricdr.cli.ratings import FormatName
@@ -19,9 +20,6 @@ from pricdr.files import require_local
 from pricdr.privacy.strategies import BY_NAME, require_arguments
 
 if TYPE_CHECKING:
-    from pricdr.data.features import ItemFeatures
-    from pricdr.privacy.accounting import Guarantee
-    from pricdr.release import Release
     from pricdr.strategies import Strategy
 
 DEFAULT_STRATEGY: Final = "spectral"
@@ -148,7 +146,7 @@ _GIVEN_BY: Final = {
 }
 
 
-def make_strategy(given: str, guarantee: "Guarantee", **settings: Any) -> "Strategy":  # noqa: ANN401 - its fields
+def make_strategy(given: str, guarantee: "pricdr.Guarantee", **settings: Any) -> "Strategy":  # noqa: ANN401 - its fields
     """Return the strategy that the user typed, a name or module:Class, with settings; None leaves the default."""
     name = name_given(BY_NAME, given)
     kind = BY_NAME.find(name)
@@ -165,7 +163,7 @@ def make_strategy(given: str, guarantee: "Guarantee", **settings: Any) -> "Strat
 
 def complete_strategy(
     given: str,
-    guarantee: "Guarantee",
+    guarantee: "pricdr.Guarantee",
     dim: int | None,
     settings: PublishSettings,
     guide: Path | None,
@@ -184,7 +182,7 @@ def complete_strategy(
         density=settings.density,
         learn_from=settings.learn_from,
         buckets=settings.buckets,
-        item_features=None if settings.item_features is None else _read_features(settings.item_features),
+        item_features=None if settings.item_features is None else pricdr.read_features(settings.item_features),
         guide=None if guide is None else _verified(guide, settings),
         fill_guide=settings.fill_guide or None,
         refine=settings.refine,
@@ -197,18 +195,10 @@ def complete_strategy(
     return strategy
 
 
-def _read_features(file: Path) -> "ItemFeatures":
-    from pricdr.data.features import read_features
-
-    return read_features(file)
-
-
-def _verified(guide: Path, settings: PublishSettings) -> "Release":
+def _verified(guide: Path, settings: PublishSettings) -> "pricdr.Release":
     """Return the guide; an error names it first, since publish is given more than one folder."""
-    from pricdr.release import verify
-
     try:
-        release = verify(guide, public_key=settings.public_key or pinned_key())
+        release = pricdr.verify(guide, public_key=settings.public_key or pinned_key())
         check_revocations(release, settings.revocations)
         return release
     except VerificationError as error:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import PublicKeyOption, refuse_given
@@ -42,9 +43,7 @@ def recommend(
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
-    from pricdr.data.ids import read_ids
     from pricdr.files import require_absent
-    from pricdr.models.fitted import FittedModel
     from pricdr.models.recommendation_files import kept_parts, parts_folder
 
     how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
@@ -59,13 +58,13 @@ def recommend(
     assert created is not None
     require_absent(created)  # before the model is loaded, which takes a while
     with progress_bar(f"reading {model}"):
-        fitted = FittedModel.load(model, public_key=public_key)
+        fitted = pricdr.FittedModel.load(model, public_key=public_key)
     if out is None:
         fitted.without_histories().save(created)
         say(f"{fitted!r} without its training ratings written to {created}")
         return
     histories = None if seen is None else how.read(seen, threshold).ratings
-    ids = fitted.users if users is None else read_ids(users)
+    ids = fitted.users if users is None else pricdr.read_ids(users)
     if resume and not kept_parts(out):
         warn("there is nothing to resume: recommending starts afresh")
     try:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli.console import progress_bar, say
-from pricdr.cli.options import PublicKeyOption
+from pricdr.cli.options import PublicKeyOption, require_page
 
 
 def report(
@@ -23,21 +24,18 @@ def report(
     The page loads nothing. Tables sort, filter and copy, and tell exact values and seeds; charts can be saved.
     """
     from pricdr.extras import REPORT
-    from pricdr.files import require_writable, write_new
-    from pricdr.release import verify
-    from pricdr.release.folder import require_outside_releases
+    from pricdr.files import write_new
     from pricdr.release.inspection import Inspection
     from pricdr.report.folder import read_folder
     from pricdr.report.page import report as page
 
     REPORT.require()
-    require_writable(out)
-    require_outside_releases(out)
+    require_page(out)
     with progress_bar("reading results") as progress:
         folder = read_folder(results, progress=progress)
         inspection = None
         if release is not None:
-            inspection = Inspection.of(verify(release, public_key=public_key), key_given=public_key is not None)
+            inspection = Inspection.of(pricdr.verify(release, public_key=public_key), key_given=public_key is not None)
         text = page(folder, inspection=inspection, progress=progress)
     write_new(out, text.encode())
     runs = sum(len(experiment.runs) for experiment in folder.experiments)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import refuse_given
@@ -13,7 +14,6 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.reading.read import MemoryReading
-    from pricdr.data.splits import Split
 
 
 def split(
@@ -57,7 +57,6 @@ def split(
     import numpy as np
 
     from pricdr.data.splits import read_official, save_split
-    from pricdr.data.splits import split as split_ratings
     from pricdr.files import new_folder
 
     how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
@@ -88,7 +87,7 @@ def split(
             if timed and (file.times is None or np.isnan(file.times).any()):
                 rule = "--by time needs the time of every rating; say which column it is with --columns …,time=…"
                 raise InputError(f"{file.name}: {rule}")
-            made = split_ratings(
+            made = pricdr.split(
                 file.ratings, cold=cold or 0.0, seed=seed or 0, test_items=each, ratio=ratio, times=file.times
             )
             reason = f"with fewer than {each + 2} ratings"
@@ -104,11 +103,9 @@ def split(
     say(f"split written to {out}")
 
 
-def _divided(files: "Sequence[MemoryReading]", cold: float, seed: int) -> "Split":
+def _divided(files: "Sequence[MemoryReading]", cold: float, seed: int) -> "pricdr.Split":
     """Return the split of files to train on, to test and perhaps to validate by; warn of what they repeat."""
-    from pricdr.data.splits import Split
-
-    made = Split.of(*(file.ratings for file in files), cold=cold, seed=seed)
+    made = pricdr.Split.of(*(file.ratings for file in files), cold=cold, seed=seed)
     for file, kept, verb in zip(files[1:], (made.test, made.validation), ("tested", "validated"), strict=False):
         if repeated := len(file.ratings) - len(kept):
             warn(f"{file.name}: {repeated:,} ratings are in another file too: they are not {verb} by")

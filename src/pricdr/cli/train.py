@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import (
@@ -26,11 +27,9 @@ from pricdr.errors import MAX_SEED, InputError, OutputError, ParameterError
 from pricdr.models.catalogue import FAST, METHODS, configure, method_of, with_preset
 
 if TYPE_CHECKING:
-    from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
     from pricdr.models.base import Method
-    from pricdr.models.fitted import Chosen, FittedModel
-    from pricdr.release import Release
+    from pricdr.models.fitted import Chosen
     from pricdr.training.checkpoints import Checkpoints
 
 _CHECKPOINT: Final = "checkpoint"
@@ -171,7 +170,7 @@ def train(
 
 def _data(
     rows: reading.RatingsInput, on_split: bool, how: reading.ReadingOptions, threshold: float | None
-) -> "tuple[Ratings, HeldOut | None]":
+) -> "tuple[pricdr.Ratings, HeldOut | None]":
     """Return what to train on: a split with its validation items, or all ratings."""
     from pricdr.data.splits import load_split
 
@@ -214,15 +213,15 @@ def _measured(
     release: Path | None,
     source: Path | None,
     public_key: Path | None,
-) -> "FittedModel":
+) -> "pricdr.FittedModel":
     """Return the model that --like names, if it has seen the same kinds of data: nothing was chosen for others."""
     from pricdr.models.base import ReleaseMethod
-    from pricdr.models.fitted import NOTHING_CHOSEN, FittedModel
+    from pricdr.models.fitted import NOTHING_CHOSEN
 
     refuse_given(carried, "--like carries the method and its settings over")
     if on_split:
         raise ParameterError("--like is for training on all ratings: on a split, validation chooses")
-    model = FittedModel.load(folder, public_key=public_key)
+    model = pricdr.FittedModel.load(folder, public_key=public_key)
     assert model.origin is not None  # a folder always says
     used = (model.origin.release is not None, model.origin.plaintext_source)
     if used != (release is not None, source is not None):
@@ -234,10 +233,8 @@ def _measured(
     return model
 
 
-def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "Release | None":
+def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "pricdr.Release | None":
     """Return the release, if any, verified unless that is switched off; a pinned key requires verification."""
-    from pricdr.release import Release
-
     if folder is None:
         refuse_unused_key(public_key, "there is no --release")
         return None
@@ -247,7 +244,7 @@ def _received(folder: Path | None, public_key: Path | None, *, allow_unverified:
             "remove one of the two"
         )
     with progress_bar(f"reading {folder}"):
-        return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
+        return pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
 def _networks(start: Path | None, out: Path, hidden: Path, method: "Method") -> "Checkpoints":
@@ -313,7 +310,7 @@ def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
             shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _say_coverage(ratings: "Ratings", release: "Release") -> None:
+def _say_coverage(ratings: "pricdr.Ratings", release: "pricdr.Release") -> None:
     """Say how many users the release covers, before training starts."""
     from pricdr.models.training_data import unshared_ids
 
@@ -331,7 +328,9 @@ def _say_chosen(chosen: "Chosen", how: str) -> None:
         say(f"{name} {how}: {value}")
 
 
-def _say_beside_ridge(model: "FittedModel", target: "Ratings", release: "Release", validation: "HeldOut") -> None:
+def _say_beside_ridge(
+    model: "pricdr.FittedModel", target: "pricdr.Ratings", release: "pricdr.Release", validation: "HeldOut"
+) -> None:
     """Say what a linear decoder makes of the same release: a badly trained network can hide what a release holds."""
     from pricdr.evaluation.verdict import Verdict
     from pricdr.models import compare_with_ridge

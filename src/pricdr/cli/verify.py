@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument
 
+import pricdr
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import PublicKeyOption, RevocationsOption, check_revocations
 
@@ -18,11 +19,10 @@ def verify(
 
     Recomputes every hash, the signature, and the epsilon that sigma and the sensitivity really give.
     """
-    from pricdr.release import verify as check
     from pricdr.release.readme import weakness
     from pricdr.signing import fingerprint, public_from_text
 
-    release = check(folder, public_key=public_key)
+    release = pricdr.verify(folder, public_key=public_key)
     notices = check_revocations(release, revocations)
     signed = release.certificate.signed_by
     if public_key is not None:

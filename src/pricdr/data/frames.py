@@ -122,13 +122,11 @@ def _add_pandas(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa:
             columns[role] = column.to_numpy()
             continue
         values = zip(column.tolist(), column.isna().to_numpy(), strict=True)
-        columns[role] = [None if absent else _plain(role, value) for value, absent in values]
+        columns[role] = [None if absent else value for value, absent in values]
+        if role == "time":
+            columns[role] = [each.isoformat() if isinstance(each, datetime | date) else each for each in columns[role]]
     if len(columns["user"]):
         add_values(table, columns)
-
-
-def _plain(role: str, value: object) -> object:
-    return value.isoformat() if role == "time" and isinstance(value, datetime | date) else value
 
 
 # --- databases -----------------------------------------------------------------------------------------------

@@ -87,14 +87,12 @@ class Ratings(RatingsSource):
         if not np.isfinite(numbers).all():
             raise InputError("ratings must be finite numbers")
         user_ids, item_ids = tuple(sorted(set(users))), tuple(sorted(set(items)))
-        user_at = {user: at for at, user in enumerate(user_ids)}
-        item_at = {item: at for at, item in enumerate(item_ids)}
-        largest: dict[tuple[int, int], float] = {}
-        for user, item, value in zip(users, items, numbers.tolist(), strict=True):
-            cell = (user_at[user], item_at[item])
-            largest[cell] = max(value, largest.get(cell, -np.inf))
-        rows, columns = np.array(sorted(largest), dtype=np.int64).reshape(-1, 2).T
-        data = np.array([largest[cell] for cell in sorted(largest)], dtype=np.float64)
+        user_at, item_at = position_of(user_ids), position_of(item_ids)
+        # Sorted by pair and value: the last of a pair is the largest.
+        cells = sorted(zip(map(user_at.get, users), map(item_at.get, items), numbers.tolist(), strict=True))
+        largest = {(row, column): value for row, column, value in cells}
+        rows, columns = np.array([*largest], dtype=np.int64).reshape(-1, 2).T
+        data = np.array([*largest.values()], dtype=np.float64)
         return cls.from_codes(rows, columns, data, user_ids, item_ids, has_values=values is not None)
 
     @classmethod

@@ -422,8 +422,8 @@ def json_source(
     connection.execute("CREATE OR REPLACE TEMP TABLE objects (keys VARCHAR[], paths VARCHAR[])")
     for (fields,) in connection.execute(f"SELECT DISTINCT {keys} FROM {lines}").fetchall():
         if fields is not None and isinstance(found := find_fields(fields, wanted, folders), dict):
-            paths = [_pointer(found[role]) if role in found else None for role in wanted]
-            connection.execute("INSERT INTO objects VALUES (?, ?)", [fields, paths])
+            paths = {role: "/" + field.replace("~", "~0").replace("/", "~1") for role, field in found.items()}
+            connection.execute("INSERT INTO objects VALUES (?, ?)", [fields, [paths.get(role) for role in wanted]])
     columns, texts, valid = [], {role: _constant(value) for role, value in constants.items()}, ["paths IS NOT NULL"]
     for at, role in enumerate(wanted, start=1):
         columns.append(f"json_extract_string(line, paths[{at}]) AS t{at}, json_type(line, paths[{at}]) AS k{at}")
@@ -461,10 +461,6 @@ def json_source(
         blank=r"line IS NULL OR regexp_full_match(line, '[ \t\r\n]*')",
         lines_before=0,
     )
-
-
-def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def parquet_source(

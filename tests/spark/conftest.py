@@ -8,18 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-MISSING = next(
-    (
-        f"{what} is missing (make system brings it)"
-        for what, there in (
-            ("pyspark", find_spec("pyspark") is not None),
-            ("pandas", find_spec("pandas") is not None),
-            ("Java", shutil.which("java") is not None),
-        )
-        if not there
-    ),
-    None,
-)
+_NEEDED = {"pyspark": find_spec("pyspark"), "pandas": find_spec("pandas"), "Java": shutil.which("java")}
+MISSING = next((f"{what} is missing (make system brings it)" for what, found in _NEEDED.items() if not found), None)
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOGGING = """
 rootLogger.level = info

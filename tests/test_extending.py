@@ -1,4 +1,4 @@
-"""The strategy in docs/extending.md, run as it is printed: it keeps the contract that our own strategies keep."""
+"""The strategy and the method in docs/extending.md, run as they are printed: they keep the contracts that ours keep."""
 
 import re
 import sys
@@ -9,9 +9,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from pricdr import Bounds, Guarantee, cli, publish, verify
+from pricdr import Bounds, Guarantee, cli, publish, synthetic_pair, transfer, verify
 from pricdr.data.features import ItemFeatures
-from pricdr.errors import ParameterError
+from pricdr.data.synthetic import SyntheticConfig
+from pricdr.errors import InputError, ParameterError
+from pricdr.experiments.search import draws
+from pricdr.models.catalogue import METHODS, configure, method_class
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 from pricdr.testing.strategies import StrategyContract, random_ratings, sensitivity_ratio
@@ -33,17 +36,20 @@ def blocks(title: str) -> list[str]:
 SECTION = "A strategy of your own"
 
 
-def _contract() -> type[StrategyContract]:
-    module = ModuleType("categories")
-    sys.modules[module.__name__] = module  # a dataclass looks its module up
-    definition, *_, contract = blocks(SECTION)
-    for block in (definition, contract):
+def run_as_printed(name: str, *printed: str) -> ModuleType:
+    """The module that the page says to save, with these of its blocks."""
+    module = ModuleType(name)
+    sys.modules[name] = module  # a dataclass looks its module up
+    for block in printed:
         exec(compile(block, str(PAGE), "exec"), module.__dict__)
-    return module.TestCategories
+    return module
 
 
-TestCategories = _contract()
-"""The contract, collected here like any other test."""
+DEFINITION, *_, CONTRACT = blocks(SECTION)
+NEIGHBOURS = run_as_printed("neighbours", *blocks("A method of your own"))
+TestCategories = run_as_printed("categories", DEFINITION, CONTRACT).TestCategories
+TestNeighbours = NEIGHBOURS.TestNeighbours
+"""The contracts, collected here like any other test."""
 
 
 @pytest.fixture
@@ -160,3 +166,33 @@ def test_nothing_is_published_under_a_name_of_ours_by_other_code():
 
     with pytest.raises(ParameterError, match="Better calls itself 'jlt', a strategy of PriCDR's own"):
         publish(RATINGS, RATING[0], strategy=Better(dim=5))
+
+
+@pytest.fixture
+def catalogue(monkeypatch):
+    """The example's name, once the user has named its class."""
+    monkeypatch.setattr(METHODS, "_registered", {})
+    monkeypatch.setattr(METHODS, "_references", {})
+    return METHODS.resolve_reference("neighbours:Neighbours")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return synthetic_pair(SyntheticConfig(users=120, source_items=250, target_items=300))
+
+
+def test_naming_it_makes_it_known_to_specs_searches_and_settings(catalogue):
+    assert "--method neighbours:Neighbours" in PAGE.read_text(encoding="utf-8")
+    assert method_class(catalogue) is NEIGHBOURS.Neighbours
+    assert configure(catalogue, {"neighbours": 3}).config.neighbours == 3
+    assert {"neighbours": 20} in draws(catalogue, 4)
+
+
+def test_it_chooses_by_items_set_aside_and_refuses_what_is_not_private(pair):
+    # Bits that repeat: whether real noise leaves enough to choose by is a matter of luck.
+    promise = Guarantee(epsilon=200, delta=1e-6)
+    seeded = publish(pair.source, promise, strategy=JLT(dim=64), users=pair.users, insecure_seed=1)
+    model = transfer(pair.target, seeded, method=NEIGHBOURS.Neighbours(), allow_not_private=True)
+    assert model.chosen.settings["neighbours"] in (5, 10, 20)
+    with pytest.raises(InputError, match="NOT PRIVATE"):
+        transfer(pair.target, seeded, method=NEIGHBOURS.Neighbours())

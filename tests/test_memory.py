@@ -86,13 +86,13 @@ def test_ease_is_refused_by_its_size(monkeypatch):
 
 
 def test_ease_on_a_release_counts_its_columns(monkeypatch):
-    from pricdr.models.methods.linear import Side, solve_ease
+    from pricdr.models.methods.linear import primal, solve_ease
     from pricdr.models.training_data import TrainingData
 
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
     target = ratings(10, 20)
     inputs = TrainingData.of(target, release_with_rows(np.ones((10, 20_000), dtype=np.float32), target.users))
-    refused(lambda: solve_ease("ease-release", inputs, regularisation=1.0, side=Side.COLUMNS), "20,020 columns")
+    refused(lambda: solve_ease("ease-release", inputs, regularisation=1.0, solve=primal), "20,020 columns")
 
 
 @pytest.mark.parametrize("fit", [BPR(config=BPRConfig(width=100), options=QUICK).fit, DMF(options=QUICK).fit])

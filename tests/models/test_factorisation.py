@@ -1,29 +1,37 @@
 """BPR and NeuMF: the printed formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from pricdr.data.ratings import Ratings
+from pricdr.models.fitted import NOTHING_CHOSEN
 from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
 from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import TrainingOptions
 from tests.models.contracts import TrainedContract
 
-BPR_SMALL = BPRConfig(width=8, negatives=2, regularisation=0.001)
-BPR_QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=2e-2, weight_decay=0.0, device="cpu")
-BPR_METHOD = BPR(config=BPR_SMALL, options=BPR_QUICK)
+QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=2e-2, weight_decay=0.0, device="cpu")
+BPR_METHOD = BPR(config=BPRConfig(width=8, negatives=2, regularisation=0.001), options=QUICK)
+NEUMF_SMALL = NeuMFConfig(product_width=4, width=8, layers=3, dropout=0.1, negatives=3, regularisation=0.001)
+NEUMF_METHOD = NeuMF(config=NEUMF_SMALL, options=replace(QUICK, learning_rate=1e-2, weight_decay=1e-3))
 
 
 class TestBPR(TrainedContract):
     method = BPR_METHOD
 
 
+class TestNeuMF(TrainedContract):
+    method = NEUMF_METHOD
+
+
 def test_bpr_one_step_of_gradient_descent_is_the_printed_one():
     """P_u += lr (z (Q_i - Q_j) - reg P_u) and so on, with z = sigma(-(s_ui - s_uj)) and the old P_u for both items."""
     rate, reg = 0.1, 0.3
     two = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=("x", "y", "z"))
-    method = BPR(config=BPRConfig(width=2, regularisation=reg), options=BPR_QUICK)
+    method = BPR(config=BPRConfig(width=2, regularisation=reg), options=QUICK)
     network = method.training_run(TrainingData.target_only(two))
     P, Q = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([[1.0, 0.2], [-0.3, 0.8], [4.0, 5.0]])
     b = np.array([0.4, -0.6, 7.0])
@@ -49,51 +57,47 @@ def test_bpr_one_step_of_gradient_descent_is_the_printed_one():
 def test_bpr_the_loss_is_the_mean_over_triples():
     users, items = tuple("abc"), tuple("uvwxyz")
     ratings = Ratings.from_triples(list(users), list(items[:3])).select(items=items)
-    method = BPR(config=BPRConfig(width=4, regularisation=0.2), options=BPR_QUICK)
+    method = BPR(config=BPRConfig(width=4, regularisation=0.2), options=QUICK)
     network = method.training_run(TrainingData.target_only(ratings))
     users, items = torch.tensor([0, 2]), torch.tensor([[1, 0, 3, 5], [4, 2, 0, 1]])
     single = [network.loss(users[[k]], items[[k]][:, [0, c]]).item() for k in range(2) for c in (1, 2, 3)]
     assert network.loss(users, items).item() == pytest.approx(np.mean(single), rel=1e-5)
 
 
-def test_bpr_users_without_ratings_get_what_suits_everybody(planted):
-    model = BPR_METHOD.fit(planted.target)
-    warm = np.diff(planted.target.matrix.indptr) > 0
-    cold = np.flatnonzero(~warm)
-    np.testing.assert_allclose(
-        model.score(cold), np.tile(model.score(np.flatnonzero(warm)).mean(0), (12, 1)), atol=1e-4
-    )
+@pytest.mark.parametrize("method", [BPR_METHOD, NEUMF_METHOD], ids=lambda method: method.name)
+def test_users_without_ratings_are_all_served_alike_by_what_suits_everybody(planted, method):
+    model = replace(method, options=replace(QUICK, epochs=3)).fit(planted.target, chosen=NOTHING_CHOSEN)
+    warm, cold = model.score(np.arange(48)), model.score(np.arange(48, 60))
+    np.testing.assert_allclose(cold, np.tile(cold[0], (12, 1)), atol=1e-6)
+    if method is BPR_METHOD:  # which has no network over the mean vector
+        np.testing.assert_allclose(cold[0], warm.mean(0), atol=1e-4)
 
 
-NEUMF_SMALL = NeuMFConfig(product_width=4, width=8, layers=3, dropout=0.1, negatives=3, regularisation=0.001)
-NEUMF_QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=1e-2, weight_decay=1e-3, device="cpu")
-NEUMF_METHOD = NeuMF(config=NEUMF_SMALL, options=NEUMF_QUICK)
+@pytest.fixture
+def neumf(planted):
+    """A training of NeuMF without dropout, not begun yet."""
+    config = replace(NEUMF_SMALL, dropout=0.0, regularisation=0.0)
+    return NeuMF(config=config, options=QUICK).training_run(TrainingData.target_only(planted.target))
 
 
-class TestNeuMF(TrainedContract):
-    method = NEUMF_METHOD
+def arrays(run):
+    return {name: parameter.detach().double().numpy() for name, parameter in run.named_parameters()}
 
 
-def neumf_arrays(run):
-    return {name: parameter.detach().double().numpy() for name, parameter in run.network.named_parameters()}
-
-
-def test_neumf_without_the_networks_output_weights_it_is_gmf(planted):
-    run = NEUMF_METHOD.training_run(TrainingData.target_only(planted.target))
+def test_neumf_without_the_networks_output_weights_it_is_gmf(neumf):
     with torch.no_grad():
-        run.network.mlp_output.weight.zero_()
-        run.network.product_output.uniform_(-2, 2)
-    a = neumf_arrays(run)
+        neumf.mlp_output.weight.zero_()
+        neumf.product_output.uniform_(-2, 2)
+    a = arrays(neumf)
     gmf = (a["product_users"] * a["product_output"]) @ a["product_items"].T + a["mlp_output.bias"]
-    np.testing.assert_allclose(run.fitted_model().score(np.arange(48)), gmf[:48], atol=1e-5)
+    np.testing.assert_allclose(neumf.fitted_model().score(np.arange(48)), gmf[:48], atol=1e-5)
 
 
-def test_neumf_without_gmfs_output_weights_it_is_a_network_over_both_vectors(planted):
+def test_neumf_without_gmfs_output_weights_it_is_a_network_over_both_vectors(neumf):
     """Written out for one pair, as printed: layers over the concatenation [user; item]."""
-    run = NEUMF_METHOD.training_run(TrainingData.target_only(planted.target))
     with torch.no_grad():
-        run.network.product_output.zero_()
-    a = neumf_arrays(run)
+        neumf.product_output.zero_()
+    a = arrays(neumf)
     hidden = np.concatenate([a["mlp_users"][3], a["mlp_items"][7]])
     first = np.hstack([a["from_user.weight"], a["from_item.weight"]])
     hidden = np.maximum(first @ hidden + a["from_user.bias"], 0)
@@ -102,24 +106,17 @@ def test_neumf_without_gmfs_output_weights_it_is_a_network_over_both_vectors(pla
         hidden = np.maximum(a[f"hidden.{layer}.weight"] @ hidden + a[f"hidden.{layer}.bias"], 0)
     assert len(hidden) == 4
     wanted = a["mlp_output.weight"][0] @ hidden + a["mlp_output.bias"][0]
-    assert run.fitted_model().score(np.array([3]))[0, 7] == pytest.approx(wanted, abs=1e-6)
+    assert neumf.fitted_model().score(np.array([3]))[0, 7] == pytest.approx(wanted, abs=1e-6)
 
 
-def test_neumf_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(planted, monkeypatch):
-    config = NeuMFConfig(product_width=4, width=8, dropout=0.0, negatives=2, regularisation=0.0)
-    run = NeuMF(config=config, options=NEUMF_QUICK).training_run(TrainingData.target_only(planted.target))
-    drawn = torch.tensor([[5, 9]])
-    monkeypatch.setattr(run.negatives, "draw", lambda users, count: drawn[:, :count])
-    scores = run.fitted_model().score(run.user_of[:1].numpy())[0].astype(float)
-    chance = 1 / (1 + np.exp(-scores))
-    wanted = -(np.log(chance[run.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
-    assert run.step(torch.tensor([0])).item() == pytest.approx(wanted, rel=1e-5)
-    lengths = NeuMF(
-        config=NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), options=NEUMF_QUICK
-    ).training_run(TrainingData.target_only(planted.target))
-    assert lengths.step(torch.tensor([0])).item() > wanted
-
-
-def test_neumf_users_without_ratings_are_all_served_alike(planted):
-    scores = NEUMF_METHOD.fit(planted.target).score(np.arange(48, 60))
-    np.testing.assert_allclose(scores, np.tile(scores[0], (12, 1)), atol=1e-6)
+def test_neumf_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(neumf):
+    """And half the regularisation times the squared lengths of the four vectors."""
+    users, items = torch.tensor([0]), torch.tensor([[2, 5, 9]])
+    chance = 1 / (1 + np.exp(-neumf.fitted_model().score(np.array([0]))[0].astype(float)))
+    wanted = -(np.log(chance[2]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
+    assert neumf.loss(users, items).item() == pytest.approx(wanted, rel=1e-5)
+    neumf.config = replace(neumf.config, regularisation=0.5)
+    a = arrays(neumf)
+    lengths = sum((a[f"{kind}_users"][0] ** 2).sum() for kind in ("product", "mlp"))
+    lengths += sum((a[f"{kind}_items"][[2, 5, 9]] ** 2).sum() / 3 for kind in ("product", "mlp"))
+    assert neumf.loss(users, items).item() == pytest.approx(wanted + 0.25 * lengths, rel=1e-5)

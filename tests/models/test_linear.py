@@ -25,7 +25,6 @@ from pricdr.models.methods.linear import (
     Popularity,
     RidgeRelease,
     RidgeReleaseConfig,
-    Side,
     compare_with_ridge,
     popularity_tie_break,
     solve_ease,
@@ -35,12 +34,12 @@ from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from tests.models.contracts import bases
 
 USERS, ITEMS, OTHERS = 30, 20, 25
-EXACT = (Side.COLUMNS, Side.USERS)
+EVERYONE = np.arange(60)
 
 
-def inputs(kind, seed=0):
+def inputs(kind):
     """Random ratings whose values must not matter, with empty rows and an empty column, and a source of either kind."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     rated = rng.random((USERS, ITEMS)) < 0.2
     rated[::5] = rated[:, 4] = False
     target = sp.csr_array(np.where(rated, 3.0, 0.0))
@@ -72,18 +71,20 @@ def regressions(X, regularisation):
 
 
 @pytest.mark.parametrize("block", [7, 1024])
-@pytest.mark.parametrize("side", EXACT)
+@pytest.mark.parametrize("solve", [linear.primal, linear.dual, linear.low_rank])  # the last with every direction
 @pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
-def test_it_is_one_ridge_regression_per_item(monkeypatch, kind, side, block):
+def test_it_is_one_ridge_regression_per_item(monkeypatch, kind, solve, block):
     monkeypatch.setattr(linear, "BLOCK", block)
     given = inputs(kind)
     X = stacked(given, 0.4)
-    model = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=side)
-    own = X[:, :ITEMS]  # vectors leave a user's own row out
-    np.testing.assert_allclose(model.score(np.arange(USERS)) + own, X @ regressions(X, 2.0), atol=1e-4)
+    unrated = X[:, :ITEMS] == 0  # of what is rated, vectors leave out that a user rated it
+    scores = solve_ease("ease", given, regularisation=2.0, weight=0.4, solve=solve).score(np.arange(USERS))
+    np.testing.assert_allclose(scores[unrated], (X @ regressions(X, 2.0))[unrated], atol=1e-4)
+    if solve is not linear.low_rank:
+        np.testing.assert_allclose(scores + X[:, :ITEMS], X @ regressions(X, 2.0), atol=1e-4)
 
 
-def test_the_smaller_side_is_solved():
+def test_the_smaller_side_is_solved_and_neither_where_that_takes_hours(monkeypatch):
     """30 users: 20 columns are fewer, 45 are more. A dual has dense vectors for users, a primal for items."""
     few, many = (solve_ease("ease", inputs(kind), regularisation=1.0) for kind in ("nothing", "plaintext"))
     assert (sp.issparse(few.user_vectors), sp.issparse(few.item_vectors)) == (True, False)
@@ -92,6 +93,12 @@ def test_the_smaller_side_is_solved():
     assert many.user_vectors.shape == (30, with_history)  # the others predict nothing of the target
     assert with_history < 30
     assert {few.item_vectors.dtype, many.user_vectors.dtype} == {np.dtype(np.float32)}
+    monkeypatch.setattr(linear, "invert", lambda *_: pytest.fail("inverted"))
+    monkeypatch.setattr(linear, "MAX_INVERTED", ITEMS - 1)
+    assert solve_ease("ease", inputs("nothing"), regularisation=2.0).user_vectors.shape[1] == ITEMS
+    monkeypatch.setattr(linear, "MAX_INVERTED", ITEMS)
+    with pytest.raises(pytest.fail.Exception):
+        solve_ease("ease", inputs("nothing"), regularisation=2.0)
 
 
 @pytest.mark.parametrize("size", [1, 6, 7, 8, 40])
@@ -117,20 +124,23 @@ def test_the_inverse_never_hands_lapack_more_than_a_block(monkeypatch, size):
 
 def test_the_inverse_is_exact_at_the_smallest_regularisation(monkeypatch):
     """Where most eigenvalues are λ alone: an inverse by elimination loses all digits there."""
+    monkeypatch.setattr(linear, "BLOCK", 64)
     vectors, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((300, 60)))
     gram = vectors @ vectors.T
     ridge = 2 * linear.MIN_REGULARISATION * gram.diagonal().max()
     wanted = (np.eye(300) - gram / (1 + ridge)) / ridge
-    monkeypatch.setattr(linear, "BLOCK", 64)
     inverse = linear.invert(np.asfortranarray(np.tril(gram)), ridge)
     np.testing.assert_allclose(inverse, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
-def test_a_matrix_without_a_cholesky_factor_is_refused(monkeypatch):
-    """As rounding may leave one: large enough a λ by its size, and still not positive definite."""
-    monkeypatch.setattr(linear, "BLOCK", 1)
-    with pytest.raises(ParameterError, match=r"regularisation 0\.5 is too small"):
-        linear.invert(np.asfortranarray(np.diag([1.0, -1.0])), 0.5)
+@pytest.mark.parametrize(
+    ("gram", "regularisation"),
+    [(np.ones((2, 2)), 1e-30), (np.ones((2, 2)), 1e-10), (np.diag([1.0, -1.0]), 0.5)],
+    ids=["nothing", "too little", "as rounding may leave it"],
+)
+def test_a_regularisation_that_leaves_no_inverse_is_refused(gram, regularisation):
+    with pytest.raises(ParameterError, match=f"regularisation {regularisation!r} is too small"):
+        linear.invert(np.asfortranarray(gram), regularisation)
 
 
 def test_popularity_breaks_ties_and_nothing_else():
@@ -142,29 +152,11 @@ def test_popularity_breaks_ties_and_nothing_else():
     assert not popularity_tie_break(sp.csr_array((3, 2)), 1.0).any()
 
 
-@pytest.mark.parametrize("regularisation", [1e-30, 1e-10])
-def test_a_hopeless_regularisation_is_refused(regularisation):
-    twins = TrainingData.target_only(Ratings(sp.csr_array(np.ones((2, 2))), ("a", "b"), ("x", "y")))
-    with pytest.raises(ParameterError, match="too small"):
-        solve_ease("ease", twins, regularisation=regularisation)
-
-
-@pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
-def test_with_every_direction_low_rank_is_ease_itself(kind):
-    exact, found = (
-        solve_ease("ease", inputs(kind), regularisation=2.0, weight=0.4, side=side)
-        for side in (Side.COLUMNS, Side.LOW_RANK)
-    )
-    unrated = exact.seen.toarray() == 0
-    left, right = (model.score(np.arange(USERS))[unrated] for model in (exact, found))
-    np.testing.assert_allclose(left, right, atol=2e-5)
-
-
 def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
     monkeypatch.setattr(linear, "RANK", 3)
     monkeypatch.setattr(linear, "_ROUNDS", 500)  # random ratings have no leading directions to speak of
     given = inputs("plaintext")
-    found = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=Side.LOW_RANK)
+    found = solve_ease("ease", given, regularisation=2.0, weight=0.4, solve=linear.low_rank)
     X = stacked(given, 0.4)
     _, s, directions = np.linalg.svd(X, full_matrices=False)
     gram = directions[:3].T * s[:3] ** 2 @ directions[:3]
@@ -174,32 +166,26 @@ def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
     np.testing.assert_allclose((found.score(np.arange(USERS)) - found.item_bias)[unrated], expected[unrated], atol=1e-3)
 
 
-def test_a_matrix_that_takes_hours_to_invert_is_not_inverted(monkeypatch):
-    monkeypatch.setattr(linear, "MAX_INVERTED", ITEMS - 1)
-    monkeypatch.setattr(linear, "invert", lambda *_: pytest.fail("inverted"))
-    assert solve_ease("ease", inputs("nothing"), regularisation=2.0).user_vectors.shape[1] == ITEMS
-    monkeypatch.setattr(linear, "MAX_INVERTED", ITEMS)
-    with pytest.raises(pytest.fail.Exception):
-        solve_ease("ease", inputs("nothing"), regularisation=2.0)
-
-
 def test_low_rank_says_what_it_needs_before_it_starts(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     monkeypatch.setattr(linear, "RANK", 10**6)
-    given = inputs("nothing")
-    wide = replace(given, source=np.zeros((USERS, 9000), np.float32))
+    wide = replace(inputs("nothing"), source=np.zeros((USERS, 9000), np.float32))
     with pytest.raises(InputError, match=r"EASE of rank 1,000,000 on 30 users and 9,020 columns needs about .* MB"):
-        solve_ease("ease", wide, regularisation=2.0, side=Side.LOW_RANK)
+        solve_ease("ease", wide, regularisation=2.0, solve=linear.low_rank)
 
 
 EASE_METHOD = EASE(config=EASEConfig(regularisation=5.0))
+EASESOURCE_METHOD = EASESource(config=EASESourceConfig(regularisation=5.0, weight=0.5))
+EASERELEASE_METHOD = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=1.0))
+ITEMKNN_METHOD = ItemKNN(config=ItemKNNConfig(neighbours=10, shrinkage=1.0))
 
 
 class TestEASE(RecommenderContract):
     fit = staticmethod(lambda p: EASE_METHOD.fit(p.target))
 
 
-EASESOURCE_METHOD = EASESource(config=EASESourceConfig(regularisation=5.0, weight=0.5))
+class TestItemKNN(RecommenderContract):
+    fit = staticmethod(lambda p: ITEMKNN_METHOD.fit(p.target))
 
 
 class TestEASESource(RecommenderContract):
@@ -207,110 +193,9 @@ class TestEASESource(RecommenderContract):
     serves_cold_users = True
 
 
-def test_easesource_a_source_that_weighs_nothing_leaves_ease(planted):
-    light = EASESource(config=EASESourceConfig(regularisation=5.0, weight=1e-6)).fit(
-        planted.target, plaintext_source=planted.source
-    )
-    alone = EASE(config=EASEConfig(regularisation=5.0)).fit(planted.target)
-    np.testing.assert_allclose(light.score(np.arange(60)), alone.score(np.arange(60)), atol=1e-4)
-
-
-def test_easesource_it_says_what_a_recommendation_rests_on(planted):
-    """User 0 has a history only, user 50 a source row only, user 51 nothing."""
-    coo = planted.source.matrix.tocoo()
-    model = EASESOURCE_METHOD.fit(planted.target, plaintext_source=planted.source.only(~np.isin(coo.row, [0, 51])))
-    users = [planted.target.users[at] for at in (0, 1, 50, 51)]
-    found = [model.recommend([user], k=5) for user in users]
-    assert [r[0].basis for r in found] == [Basis.HISTORY, Basis.BOTH, Basis.RELEASE, Basis.POPULARITY]
-    popular = Popularity().fit(planted.target).recommend([users[3]], k=5)
-    assert [r.item for r in found[3]] == [r.item for r in popular]
-
-
-EASERELEASE_METHOD = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=1.0))
-
-
 class TestEASERelease(RecommenderContract):
     fit = staticmethod(lambda p: EASERELEASE_METHOD.fit(p.target, p.release))
     serves_cold_users = True
-
-
-@pytest.mark.parametrize("shift", [0.0, 100.0])
-@pytest.mark.parametrize("scale", [1.0, 50.0])
-def test_easerelease_it_is_the_printed_closed_form_on_target_and_centred_scaled_release(planted, shift, scale):
-    rows = planted.release.matrix - planted.release.matrix.mean(axis=0)
-    rows /= np.linalg.norm(rows, axis=1).mean()
-    X = np.hstack([planted.target.matrix.toarray(), 2.0 * rows])
-    P = np.linalg.inv(X.T @ X + 5.0 * np.eye(X.shape[1]))
-    B = np.eye(X.shape[1]) - P / np.diag(P)
-    moved = release_with_rows((scale * planted.release.matrix + shift).astype(np.float32), planted.release.users)
-    method = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=2.0))
-    model = method.fit(planted.target, moved)
-    np.testing.assert_allclose(model.score(np.arange(60)) + X[:, :40], (X @ B)[:, :40], atol=1e-4)
-
-
-@pytest.mark.parametrize("side", ["dense", "sparse"])
-def test_easerelease_cold_users_get_what_is_popular_where_their_rows_mislead(planted, side):
-    """The rows of cold users say the opposite of what they like."""
-    spoilt = planted.release.matrix.copy()
-    spoilt[48:] = -spoilt[48:]
-    target = planted.target if side == "dense" else planted.target.select(items=planted.target.items[:30])
-    release = release_with_rows(spoilt, planted.release.users)
-    good = planted.validation.negatives[:, :10] < 30
-    assert side == "dense" or good.all()
-    held_out = HeldOut(planted.validation.users, planted.validation.items, planted.validation.negatives[:, :10])
-    model = EASERELEASE_METHOD.fit(target, release, validation=held_out)
-    ungated = EASERELEASE_METHOD.fit(target, release)
-    assert bases(model, range(48, 60)) == {Basis.POPULARITY}
-    np.testing.assert_allclose(model.score(np.arange(48)), ungated.score(np.arange(48)), atol=1e-6)
-    popular = Popularity().fit(target).recommend(list(planted.cold), k=5)
-    assert [r.item for r in model.recommend(list(planted.cold), k=5)] == [r.item for r in popular]
-    kept = EASERELEASE_METHOD.fit(target, planted.release, validation=held_out)
-    assert bases(kept, range(48, 60)) == {Basis.RELEASE}
-
-
-ITEMKNN_METHOD = ItemKNN(config=ItemKNNConfig(neighbours=10, shrinkage=1.0))
-
-
-class TestItemKNN(RecommenderContract):
-    fit = staticmethod(lambda p: ITEMKNN_METHOD.fit(p.target))
-
-
-@pytest.mark.parametrize("method", [EASE_METHOD, ITEMKNN_METHOD], ids=lambda method: method.name)
-def test_users_without_ratings_get_exactly_what_is_popular(planted, method):
-    found, popular = (one.fit(planted.target).recommend([planted.cold[0]], k=40) for one in (method, Popularity()))
-    assert [r.item for r in found] == [r.item for r in popular]
-
-
-def itemknn_some_ratings(seed=0, n_users=50, n_items=33):
-    """Ratings from 1 to 5, whose values must not matter, and an item nobody rated."""
-    rng = np.random.default_rng(seed)
-    rows, columns = np.nonzero(rng.random((n_users, n_items - 1)) < 0.2)
-    values = rng.integers(1, 6, len(rows)).astype(float)
-    ids = tuple(f"u{u:02d}" for u in range(n_users)), tuple(f"i{i:02d}" for i in range(n_items))
-    return Ratings.from_codes(rows, columns, values, *ids)
-
-
-def itemknn_brute_force(ratings, neighbours, shrinkage):
-    X = (ratings.matrix.toarray() != 0).astype(float)
-    counts = X.sum(axis=0)
-    similar = (X.T @ X) / np.maximum(np.sqrt(np.outer(counts, counts)) + shrinkage, 1e-12)
-    np.fill_diagonal(similar, 0)
-    for row in similar:
-        row[np.argsort(-row, kind="stable")[neighbours:]] = 0
-    return similar
-
-
-@pytest.mark.parametrize("cells", [1, 100, 1 << 22], ids=["item by item", "three items at once", "one block"])
-@pytest.mark.parametrize(("neighbours", "shrinkage"), [(1, 0.0), (4, 5.0), (1000, 20.0)])
-def test_itemknn_it_is_the_brute_force_version(monkeypatch, cells, neighbours, shrinkage):
-    monkeypatch.setattr(linear, "CELLS", cells)
-    ratings, config = itemknn_some_ratings(), ItemKNNConfig(neighbours=neighbours, shrinkage=shrinkage)
-    model = ItemKNN(config=config).fit(ratings)
-    similar = itemknn_brute_force(ratings, neighbours, shrinkage)
-    np.testing.assert_allclose(model.item_vectors.toarray(), similar, atol=1e-6)
-    wanted = (ratings.matrix.toarray() != 0) @ similar.T
-    np.testing.assert_allclose(model.score(np.arange(50)), wanted, atol=1e-5)
-    assert np.diff(model.item_vectors.indptr).max() <= neighbours
 
 
 class TestRidge(RecommenderContract):
@@ -318,12 +203,92 @@ class TestRidge(RecommenderContract):
     serves_cold_users = True
 
 
+def best_items(model, users, k=40):
+    return [r.item for r in model.recommend(list(users), k=k)]
+
+
+@pytest.mark.parametrize("method", [EASE_METHOD, ITEMKNN_METHOD], ids=lambda method: method.name)
+def test_users_without_ratings_get_exactly_what_is_popular(planted, method):
+    found, popular = (best_items(one.fit(planted.target), planted.cold[:1]) for one in (method, Popularity()))
+    assert found == popular
+
+
+def test_a_source_that_weighs_nothing_leaves_ease(planted):
+    light = EASESource(config=EASESourceConfig(regularisation=5.0, weight=1e-6))
+    scores = light.fit(planted.target, plaintext_source=planted.source).score(EVERYONE)
+    np.testing.assert_allclose(scores, EASE_METHOD.fit(planted.target).score(EVERYONE), atol=1e-4)
+
+
+def test_easesource_says_what_a_recommendation_rests_on(planted):
+    """User 0 has a history only, user 50 a source row only, user 51 nothing."""
+    coo = planted.source.matrix.tocoo()
+    model = EASESOURCE_METHOD.fit(planted.target, plaintext_source=planted.source.only(~np.isin(coo.row, [0, 51])))
+    expected = {0: Basis.HISTORY, 1: Basis.BOTH, 50: Basis.RELEASE, 51: Basis.POPULARITY}
+    assert {at: bases(model, [at]) for at in expected} == {at: {basis} for at, basis in expected.items()}
+    assert best_items(model, ["u51"]) == best_items(Popularity().fit(planted.target), ["u51"])
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (50.0, 100.0)])
+def test_easerelease_is_the_printed_closed_form_on_target_and_centred_scaled_release(planted, scale, shift):
+    rows = planted.release.matrix - planted.release.matrix.mean(axis=0)
+    rows /= np.linalg.norm(rows, axis=1).mean()
+    X = np.hstack([planted.target.matrix.toarray(), 2.0 * rows])
+    P = np.linalg.inv(X.T @ X + 5.0 * np.eye(X.shape[1]))
+    B = np.eye(X.shape[1]) - P / np.diag(P)
+    moved = release_with_rows((scale * planted.release.matrix + shift).astype(np.float32), planted.release.users)
+    method = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=2.0))
+    np.testing.assert_allclose(
+        method.fit(planted.target, moved).score(EVERYONE) + X[:, :40], (X @ B)[:, :40], atol=1e-4
+    )
+
+
+def with_misleading_rows(planted):
+    """A release in which the rows of cold users say the opposite of what they like."""
+    spoilt = planted.release.matrix.copy()
+    spoilt[48:] = -spoilt[48:]
+    return release_with_rows(spoilt, planted.release.users)
+
+
+@pytest.mark.parametrize("items", [40, 30], ids=["dense", "sparse"])
+def test_easerelease_gives_cold_users_what_is_popular_where_their_rows_mislead(planted, items):
+    target = planted.target.select(items=planted.target.items[:items])
+    held_out = HeldOut(planted.validation.users, planted.validation.items, planted.validation.negatives[:, :10])
+    model = EASERELEASE_METHOD.fit(target, with_misleading_rows(planted), validation=held_out)
+    ungated = EASERELEASE_METHOD.fit(target, with_misleading_rows(planted))
+    assert bases(model, range(48, 60)) == {Basis.POPULARITY}
+    np.testing.assert_allclose(model.score(np.arange(48)), ungated.score(np.arange(48)), atol=1e-6)
+    assert best_items(model, planted.cold) == best_items(Popularity().fit(target), planted.cold)
+    kept = EASERELEASE_METHOD.fit(target, planted.release, validation=held_out)
+    assert bases(kept, range(48, 60)) == {Basis.RELEASE}
+
+
+@pytest.mark.parametrize("cells", [1, 100, 1 << 22], ids=["item by item", "three items at once", "one block"])
+@pytest.mark.parametrize(("neighbours", "shrinkage"), [(1, 0.0), (4, 5.0), (1000, 20.0)])
+def test_itemknn_is_the_brute_force_version(monkeypatch, cells, neighbours, shrinkage):
+    """Ratings from 1 to 5, whose values must not matter, and an item nobody rated."""
+    monkeypatch.setattr(linear, "CELLS", cells)
+    rng = np.random.default_rng(0)
+    rows, columns = np.nonzero(rng.random((50, 32)) < 0.2)
+    ids = tuple(f"u{u:02d}" for u in range(50)), tuple(f"i{i:02d}" for i in range(33))
+    ratings = Ratings.from_codes(rows, columns, rng.integers(1, 6, len(rows)).astype(float), *ids)
+    X = (ratings.matrix.toarray() != 0).astype(float)
+    counts = X.sum(axis=0)
+    similar = (X.T @ X) / np.maximum(np.sqrt(np.outer(counts, counts)) + shrinkage, 1e-12)
+    np.fill_diagonal(similar, 0)
+    for row in similar:
+        row[np.argsort(-row, kind="stable")[neighbours:]] = 0
+    model = ItemKNN(config=ItemKNNConfig(neighbours=neighbours, shrinkage=shrinkage)).fit(ratings)
+    np.testing.assert_allclose(model.item_vectors.toarray(), similar, atol=1e-6)
+    np.testing.assert_allclose(model.score(np.arange(50)), X @ similar.T, atol=1e-5)
+    assert np.diff(model.item_vectors.indptr).max() <= neighbours
+
+
 def ridge_ordered(model):
     scores = model.score(np.arange(len(model.users)))
     return [np.lexsort((np.arange(scores.shape[1]), -row)).tolist() for row in scores]
 
 
-def test_ridge_it_is_the_printed_ridge_regression(planted):
+def test_ridge_is_the_printed_ridge_regression(planted):
     """The rows of users with both, of length 1 and centred, against centred ratings over √popularity."""
     model = RidgeRelease(config=RidgeReleaseConfig(regularisation=7.0, scale=0.3)).fit(planted.target, planted.release)
     rows = planted.release.matrix - planted.release.matrix.mean(axis=0)
@@ -334,10 +299,10 @@ def test_ridge_it_is_the_printed_ridge_regression(planted):
     added = rows @ np.linalg.solve(rows[:48].T @ rows[:48] + 7.0 * np.eye(8), rows[:48].T @ wanted)
     added *= 0.3 / np.sqrt((added[:48] ** 2).mean())
     share = (ratings.sum(axis=0) + 0.5) / 49
-    np.testing.assert_allclose(model.score(np.arange(60)), added + np.log(share / (1 - share)), atol=1e-4)
+    np.testing.assert_allclose(model.score(EVERYONE), added + np.log(share / (1 - share)), atol=1e-4)
 
 
-def test_ridge_it_says_that_no_history_was_used(planted):
+def test_ridge_says_that_no_history_was_used(planted):
     some = release_with_rows(planted.release.matrix[10:], planted.release.users[10:])
     model = RidgeRelease().fit(planted.target, some)
     assert bases(model, range(10)) == {Basis.POPULARITY}
@@ -346,11 +311,7 @@ def test_ridge_it_says_that_no_history_was_used(planted):
 
 def test_ridge_rows_that_mislead_cold_users_leave_what_is_popular(planted):
     """There is evidence for users with history, but validation shows no gain for those without."""
-    spoilt = planted.release.matrix.copy()
-    spoilt[48:] = -spoilt[48:]
-    model = RidgeRelease().fit(
-        planted.target, release_with_rows(spoilt, planted.release.users), validation=planted.validation
-    )
+    model = RidgeRelease().fit(planted.target, with_misleading_rows(planted), validation=planted.validation)
     assert ridge_ordered(model) == ridge_ordered(Popularity().fit(planted.target))
 
 

@@ -9,7 +9,6 @@ from pricdr.errors import InputError
 from pricdr.models import TargetStageConfig
 from pricdr.models.fitted import Basis, HistorySummary, Trust
 from pricdr.models.gates import p_value
-from pricdr.models.methods import paper
 from pricdr.models.methods.dmf import DMF
 from pricdr.models.methods.hetero import SymmetricCDR
 from pricdr.models.methods.linear import Popularity
@@ -72,7 +71,7 @@ RUNS = {
     "release": lambda p: source_stage(TrainingData.of(p.target, p.release)),
     "wide release": lambda p: source_stage(TrainingData.of(p.target, wide(p))),
     "plaintext": lambda p: source_stage(p.plaintext),
-    "paper": lambda p: paper._Run(TrainingData.of(p.target, p.release), PAPER, None),
+    "paper": lambda p: PAPER.training_run(TrainingData.of(p.target, p.release)),
 }
 
 

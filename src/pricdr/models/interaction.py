@@ -3,12 +3,12 @@
 The first layer of a network over [user; item] is the sum of a user's and an item's part, computed once for each.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 from pricdr.arrays import Float32Array, IntArray
@@ -57,26 +57,32 @@ class Interaction:
 
     def score(self, users: IntArray, items: slice | None = None) -> Float32Array:
         """Return the scores of all items, or of those in ``items``, for users at these positions."""
-        import torch  # seconds to load, and most models do without
-
-        item_parts, layers = self._on_device
+        item_parts, _ = self._on_device
         parts = item_parts if items is None else item_parts[items]
         # One user at a time on a processor, so memory stays items x width.
         at_once = 1 if parts.device.type == "cpu" else max(1, _CELLS_ON_GPU // max(1, parts.numel()))
-        scores = torch.empty(len(users), len(parts))
+        scores = np.empty((len(users), len(parts)), dtype=np.float32)
         for start in range(0, len(users), at_once):
-            own = torch.as_tensor(self.user_parts[users[start : start + at_once]], device=parts.device)
-            scores[start : start + at_once] = _output(parts + own[:, None], layers)
-        return scores.numpy()
+            scores[start : start + at_once] = self._output(users[start : start + at_once], parts)
+        return scores
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user."""
-        import torch
+        item_parts, _ = self._on_device
+        return self._output(users, item_parts[candidates])
 
-        item_parts, layers = self._on_device
-        chosen = item_parts[torch.as_tensor(candidates, device=item_parts.device)]
-        own = torch.as_tensor(self.user_parts[users], device=item_parts.device)
-        return _output(chosen + own[:, None], layers).cpu().numpy()
+    def _output(self, users: IntArray, item_parts: "Tensor") -> Float32Array:
+        """Return the scores of items for these users, from what the items add."""
+        import torch  # seconds to load, and most models do without
+        from torch.nn.functional import linear
+
+        with torch.no_grad():
+            own = torch.as_tensor(self.user_parts[users], device=item_parts.device)
+            hidden = item_parts + own[:, None]
+            for weights, bias in self._on_device[1]:
+                hidden = linear(hidden.relu_(), weights, bias)
+        scores: Float32Array = hidden[..., 0].cpu().numpy()
+        return scores
 
     @cached_property
     def _on_device(self) -> "tuple[Tensor, list[tuple[Tensor, Tensor]]]":
@@ -87,17 +93,6 @@ class Interaction:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         layers = [tuple(torch.as_tensor(part, device=device) for part in layer) for layer in self.layers]
         return torch.as_tensor(self.item_parts, device=device), layers  # type: ignore[return-value]
-
-
-def _output(hidden: "Tensor", layers: "Sequence[tuple[Tensor, Tensor]]") -> "Tensor":
-    """Return scores from sums of parts, which are overwritten."""
-    import torch
-    from torch.nn.functional import linear
-
-    with torch.no_grad():
-        for weights, bias in layers:
-            hidden = linear(hidden.relu_(), weights, bias)
-    return hidden[..., 0]
 
 
 def largest(numbers: npt.NDArray[Any]) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,35 +25,37 @@ from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import cross_entropy_per_user
 from pricdr.training.rows import Bags, Negatives, SparseRows
 
-_MASKED: Final = -1e9
-"""A user part that switches off every unit of a network over pairs (a ReLU follows): what is left is the item bias."""
 Layers: TypeAlias = tuple[tuple[Tensor, Tensor], ...]
 """Weights and biases."""
 
 
 class _RivalRun(NetworkRun):
-    """A training on what each user rated in both domains."""
+    """A training on what each user rated in the source, ``rows_a``, and in the target, ``rows_b``."""
 
-    rows_a: SparseRows
-    """The source's, ``rows_b`` the target's."""
-    rows_b: SparseRows
+    of_unknown: ClassVar[float] = 0.0
+    """What stands in the vectors of users without any rating."""
 
-    @property
-    def examples(self) -> Tensor:  # type: ignore[override]
-        """The users with a rating in either domain."""
-        return torch.nonzero(self.known(torch.arange(len(self.data.users), device=self.device))).squeeze(1)
+    def prepare(self) -> None:
+        both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
+        self.rows_a, self.rows_b = (self.domain(matrix) for matrix in both)
+        self.known = (self.rows_a.counts > 0) | (self.rows_b.counts > 0)
+        self.examples = torch.nonzero(self.known).squeeze(1)
 
-    def known(self, users: Tensor) -> Tensor:
-        """Return which users have a rating in either domain."""
-        return (self.rows_a.counts[users] > 0) | (self.rows_b.counts[users] > 0)
+    def domain(self, matrix: CSR) -> Any:  # noqa: ANN401 - rows, or more in a subclass
+        """Return one domain's ratings by user, on the device."""
+        return SparseRows(matrix, self.device)
 
     @abstractmethod
-    def user_outputs(self, users: Tensor) -> Tensor:
-        """Return what is kept of users in the model, for validation to score with too."""
+    def vectors(self, users: Tensor) -> Tensor:
+        """Return what the model keeps of users with a rating."""
 
-    def all_user_outputs(self) -> Float32Array:
-        """Return what is kept of all users."""
-        return in_blocks(len(self.data.users), lambda at: self.user_outputs(at).cpu(), self.device).numpy()
+    def user_vectors(self, users: Tensor) -> Tensor:
+        """Return what the model keeps of users; for those without any rating the item bias will be all that is left."""
+        return torch.where(self.known[users][:, None], self.vectors(users), self.of_unknown)
+
+    def all_user_vectors(self) -> Float32Array:
+        """Return what the model keeps of everybody."""
+        return in_blocks(len(self.data.users), lambda at: self.user_vectors(at).cpu(), self.device).numpy()
 
 
 class _Examples(SparseRows):
@@ -61,8 +63,8 @@ class _Examples(SparseRows):
 
     def __init__(self, matrix: CSR, negatives: int, device: torch.device) -> None:
         super().__init__(matrix, device)
-        self._matrix = matrix
-        self.negatives = Negatives(matrix, device)
+        self._matrix, self._count = matrix, negatives
+        self._negatives = Negatives(matrix, device)
         counts = torch.bincount(self.all().columns, minlength=matrix.shape[1])
         # The log-odds of an example being a rating and not a draw, where only its item is known.
         self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
@@ -72,33 +74,28 @@ class _Examples(SparseRows):
         """Who rated each item."""
         return SparseRows(self._matrix.T.tocsr(), self.counts.device).all()
 
+    def with_drawn(self, users: Tensor, rated: Bags) -> Tensor:
+        """Return a row for each rating of a batch of users: the rated item, followed by those drawn for it."""
+        drawn = self._negatives.draw(users[rated.row_of], self._count)
+        return torch.cat([rated.columns[:, None], drawn], dim=1)
 
-def _mlp(parts: Tensor, layers: Layers, chance: float, *, training: bool) -> Tensor:
-    """Return the scores of sums of user and item parts: ReLU and dropout before every layer."""
-    for weights, bias in layers:
-        parts = linear(dropout(relu(parts), chance, training), weights, bias)
-    return parts.squeeze(-1)
-
-
-def _errors(logits: Tensor) -> Tensor:
-    """Return the summed cross-entropy of rows of a rated item followed by drawn ones."""
-    return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
+    def errors(self, items: Tensor, logits: Tensor) -> Tensor:
+        """Return the summed cross-entropy of rows of a rated item followed by drawn ones."""
+        logits = logits + self.log_odds[items]
+        return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
 
 
 class _PairedRun(_RivalRun):
-    """A training on every rating of a batch of users in both domains, beside drawn negatives."""
+    """A training on every rating of a batch of users in both domains, beside drawn negatives.
 
-    rows_a: _Examples
-    rows_b: _Examples
+    The vectors of users are what they add to the first layer.
+    """
 
-    def prepare(self) -> None:
-        """Bring every rating of both domains, and what to draw beside it."""
-        both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
-        self.rows_a, self.rows_b = (_Examples(one, self.config.negatives, self.device) for one in both)
+    # A ReLU follows, so every unit is off.
+    of_unknown = -1e9
 
-    @abstractmethod
-    def user_parts(self, users: Tensor) -> Tensor:
-        """Return what users add to the first layer."""
+    def domain(self, matrix: CSR) -> _Examples:
+        return _Examples(matrix, self.config.negatives, self.device)
 
     @abstractmethod
     def item_parts(self) -> Tensor:
@@ -108,75 +105,89 @@ class _PairedRun(_RivalRun):
     def layers(self) -> Layers:
         """Return the layers after the first."""
 
+    def through(self, layers: Layers, parts: Tensor) -> Tensor:
+        """Return what comes out of these layers for sums of user and item parts: ReLU and dropout before each."""
+        for weights, bias in layers:
+            parts = linear(dropout(relu(parts), self.config.dropout, self.training), weights, bias)
+        return parts.squeeze(-1)
+
     def logits(self, parts: Tensor) -> Tensor:
         """Return the scores of sums of user and item parts."""
-        return _mlp(parts, self.layers(), self.config.dropout, training=self.training)
-
-    def user_outputs(self, users: Tensor) -> Tensor:
-        """Return the users' parts, masked for users without any rating: what is left for them is the item bias."""
-        return torch.where(self.known(users)[:, None], self.user_parts(users), _MASKED)
-
-    def with_drawn(self, domain: _Examples, users: Tensor, rated: Bags) -> Tensor:
-        """Return a row for each rating of a batch of users: the rated item, followed by those drawn for it."""
-        drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
-        return torch.cat([rated.columns[:, None], drawn], dim=1)
+        return self.through(self.layers(), parts)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
         item_parts, log_odds = self.item_parts(), self.rows_b.log_odds
-        return lambda users, items: self.logits(self.user_outputs(users)[:, None] + item_parts[items]) + log_odds[items]
+        return lambda users, items: self.logits(self.user_vectors(users)[:, None] + item_parts[items]) + log_odds[items]
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         """Return the network as an interaction; there are no vectors, and the items' log-odds are their bias."""
         layers = tuple((numbers(weights), numbers(bias)) for weights, bias in self.layers())
-        interaction = Interaction(self.all_user_outputs(), numbers(self.item_parts()), layers)
+        interaction = Interaction(self.all_user_vectors(), numbers(self.item_parts()), layers)
         users, items = (torch.zeros(count, 0).numpy() for count in self.rows_b.shape)
-        bias = numbers(self.rows_b.log_odds)
-        return self.data.model(self.method.name, users, items, bias, interaction=interaction)
+        return self.data.model(self.method.name, users, items, numbers(self.rows_b.log_odds), interaction=interaction)
+
+
+class _Decoder(nn.Module):
+    """Scores all items of a domain from what is known of a user."""
+
+    def __init__(self, rows: SparseRows, width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        n_users, n_items = rows.shape
+        self.hidden = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout))
+        self.last = nn.Linear(hidden, n_items)
+        # Popularity is there from the start: what is learnt is how a user departs from it.
+        self.last.bias.data = log_odds(rows.popularity(), n_users)
+
+    def errors(self, codes: Tensor, labels: Tensor) -> Tensor:
+        """Return each user's cross-entropy over all items."""
+        return cross_entropy_per_user(self.last(self.hidden(codes)), labels)
 
 
 class _DecodedRun(_RivalRun):
-    """A training on two rows of each user, one of each domain; the target's decoder ends in ``target.last``."""
+    """A training on two rows of each user, one of each domain."""
 
+    source: Any
     target: Any
 
-    def prepare(self) -> None:
-        """Bring the rows of users in both domains."""
-        both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
-        self.rows_a, self.rows_b = (SparseRows(one, self.device) for one in both)
-
-    def inputs(self, users: Tensor) -> Iterator[tuple[Tensor, Bags, Tensor]]:
-        """Yield for either domain who rated anything there, parts of their rows, and labels of all items."""
-        for domain in (self.rows_a, self.rows_b):
-            rows = domain.batch(users)
-            labels = rows.dense(domain.shape[1])
-            yield (domain.counts[users] > 0).float(), rows.keep(1 - self.config.entry_dropout), labels
-
     @abstractmethod
-    def codes(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the target's decoder is given of users' source rows, and of their target rows."""
+    def features(self, side: Any, rows: Bags, users: Tensor) -> Tensor:  # noqa: ANN401 - a network of one domain
+        """Return what is known of users by their rows in one domain."""
 
-    def user_outputs(self, users: Tensor) -> Tensor:
-        """Return the decoder's hidden layer: from the target row, or from the source row where there is none.
+    def codes(self, from_a: Tensor, from_b: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the target's decoder is given, by features of the source and of the target."""
+        return from_a, from_b
 
-        It is zero for users without any rating, which leaves the decoder's bias.
+    def examples_of(self, users: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Return for either domain: which users rated anything there, their rows as labels, and features.
+
+        Features are those of a random part of each row.
         """
-        from_a, from_b = self.codes(users)
-        in_b = self.rows_b.counts[users] > 0
-        hidden: Tensor = self.target.hidden(torch.where(in_b[:, None], from_b, from_a))
-        return hidden * self.known(users)[:, None]
+        for side, domain in ((self.source, self.rows_a), (self.target, self.rows_b)):
+            rows = domain.batch(users)
+            features = self.features(side, rows.keep(1 - self.config.entry_dropout), users)
+            yield (domain.counts[users] > 0).float(), rows.dense(domain.shape[1]), features
+
+    def vectors(self, users: Tensor) -> Tensor:
+        """Return what the target's last layer is given: by the target row, or by the source row where there is none."""
+        from_a, from_b = self.codes(
+            self.features(self.source, self.rows_a.batch(users), users),
+            self.features(self.target, self.rows_b.batch(users), users),
+        )
+        hidden: Tensor = self.target.decoder.hidden(torch.where(self.rows_b.counts[users, None] > 0, from_b, from_a))
+        return hidden
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
-        last = self.target.last
-        return lambda users, items: (self.user_outputs(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
+        last = self.target.decoder.last
+        return lambda users, items: (self.user_vectors(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
-        items, bias = numbers(self.target.last.weight), numbers(self.target.last.bias)
-        return self.data.model(self.method.name, self.all_user_outputs(), items, bias)
+        last = self.target.decoder.last
+        return self.data.model(self.method.name, self.all_user_vectors(), numbers(last.weight), numbers(last.bias))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,10 +225,8 @@ class _CoNetRun(_PairedRun):
         width = self.config.width
         self.users = nn.Parameter(0.01 * torch.randn(len(self.data.users), width))
         self.source, self.target = (_CoNetSide(rows.shape[1], width) for rows in (self.rows_a, self.rows_b))
-        self.cross_first = nn.Parameter(torch.empty(width, 2 * width))
-        self.cross_second = nn.Parameter(torch.empty(width // 2, width))
-        nn.init.xavier_uniform_(self.cross_first)
-        nn.init.xavier_uniform_(self.cross_second)
+        self.cross_first = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, 2 * width)))
+        self.cross_second = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width // 2, width)))
 
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
@@ -232,10 +241,9 @@ class _CoNetRun(_PairedRun):
 
     def _loss(self, side: _CoNetSide, domain: _Examples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
         """Return the cross-entropy in one domain, per rating."""
-        items = self.with_drawn(domain, users, rated)
+        items = domain.with_drawn(users, rated)
         parts = user_parts[rated.row_of, None] + self._item_parts(side, side.items[items])
-        logits = _mlp(parts, self._layers(side), self.config.dropout, training=self.training)
-        return _errors(logits + domain.log_odds[items]) / max(len(items), 1)
+        return domain.errors(items, self.through(self._layers(side), parts)) / max(len(items), 1)
 
     def _user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor, elsewhere: Bags) -> Tensor:
         """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
@@ -258,7 +266,7 @@ class _CoNetRun(_PairedRun):
         second = torch.cat([own.second.weight, self.cross_second], dim=1)
         return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
 
-    def user_parts(self, users: Tensor) -> Tensor:
+    def vectors(self, users: Tensor) -> Tensor:
         return self._user_parts(self.target, self.source, users, self.rows_a.batch(users))
 
     def item_parts(self) -> Tensor:
@@ -281,7 +289,7 @@ class CoNet(NetworkMethod, PlaintextMethod):
 
     name: ClassVar[str] = "conet"
     summary: ClassVar[str] = "two networks with cross connections"
-    config: CoNetConfig = field(default_factory=CoNetConfig)
+    config: CoNetConfig = CoNetConfig()
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
     )
@@ -329,7 +337,6 @@ class _DDTCDRSide(nn.Module):
         self.first = nn.Linear(2 * width, hidden)
         self.second = nn.Linear(hidden, hidden // 2)
         self.last = nn.Linear(hidden // 2, 1)
-        self.chance = config.dropout
 
     def user_parts(self, users: Tensor) -> Tensor:
         """Return what users add to the first layer."""
@@ -339,10 +346,9 @@ class _DDTCDRSide(nn.Module):
         """Return what items add to the first layer."""
         return linear(items, self.first.weight[:, items.shape[1] :])
 
-    def logits(self, parts: Tensor) -> Tensor:
-        """Return the scores of sums of user and item parts."""
-        layers = tuple((layer.weight, layer.bias) for layer in (self.second, self.last))
-        return _mlp(parts, layers, self.chance, training=self.training)
+    def layers(self) -> Layers:
+        """Return the layers after the first."""
+        return (self.second.weight, self.second.bias), (self.last.weight, self.last.bias)
 
 
 class _DDTCDRRun(_PairedRun):
@@ -360,15 +366,15 @@ class _DDTCDRRun(_PairedRun):
 
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
-        source, target, there = self.source, self.target, self.rotation()
+        kept, there = 1 - self.config.entry_dropout, self.rotation()
         rated_a, rated_b = self.rows_a.batch(users), self.rows_b.batch(users)
-        vectors_a = source.users(rated_a.keep(1 - self.config.entry_dropout))
-        vectors_b = target.users(rated_b.keep(1 - self.config.entry_dropout))
-        in_a, in_b = self.rows_a.counts[users] > 0, self.rows_b.counts[users] > 0
-        mixed_a = self._hidden(vectors_a, vectors_b @ there.T, in_b)
-        mixed_b = self._hidden(vectors_b, vectors_a @ there, in_a)
-        loss_a = self._loss(source, target, self.rows_a, users, rated_a, (mixed_a, mixed_a @ there))
-        return loss_a + self._loss(target, source, self.rows_b, users, rated_b, (mixed_b, mixed_b @ there.T))
+        vectors_a, vectors_b = self.source.users(rated_a.keep(kept)), self.target.users(rated_b.keep(kept))
+        mixed_a = self._hidden(vectors_a, vectors_b @ there.T, self.rows_b.counts[users] > 0)
+        mixed_b = self._hidden(vectors_b, vectors_a @ there, self.rows_a.counts[users] > 0)
+        shares = {self.source: mixed_a, self.target: mixed_a @ there}
+        loss_a = self._loss(self.source, self.rows_a, users, rated_a, shares)
+        shares = {self.target: mixed_b, self.source: mixed_b @ there.T}
+        return loss_a + self._loss(self.target, self.rows_b, users, rated_b, shares)
 
     def _hidden(self, vectors: Tensor, lent: Tensor, present: Tensor) -> Tensor:
         """Return the vectors, some replaced by the other domain's: cold users will have nothing else."""
@@ -376,24 +382,18 @@ class _DDTCDRRun(_PairedRun):
         return torch.where(hidden[:, None], lent, vectors)
 
     def _loss(
-        self,
-        own: _DDTCDRSide,
-        other: _DDTCDRSide,
-        domain: _Examples,
-        users: Tensor,
-        rated: Bags,
-        vectors: tuple[Tensor, Tensor],
+        self, own: _DDTCDRSide, domain: _Examples, users: Tensor, rated: Bags, vectors: dict[_DDTCDRSide, Tensor]
     ) -> Tensor:
         """Return the cross-entropy of both networks in one domain, per rating; each has its own user ``vectors``."""
-        share, items = self.config.share, self.with_drawn(domain, users, rated)
+        items, total = domain.with_drawn(users, rated), torch.zeros((), device=self.device)
         item_vectors = own.items(domain.columns.keep(1 - self.config.entry_dropout))
-        total = torch.zeros((), device=self.device)
-        for side, weight, user in zip((own, other), (1 - share, share), vectors, strict=True):
+        for side, user in vectors.items():
             parts = side.user_parts(user)[rated.row_of, None] + side.item_parts(item_vectors)[items]
-            total = total + weight * _errors(side.logits(parts) + domain.log_odds[items])
+            weight = 1 - self.config.share if side is own else self.config.share
+            total = total + weight * domain.errors(items, self.through(side.layers(), parts))
         return total / max(len(items), 1)
 
-    def user_parts(self, users: Tensor) -> Tensor:
+    def vectors(self, users: Tensor) -> Tensor:
         """Return what users add to the first layers of both networks, the target's first."""
         rotation = self.rotation()
         warm = self.rows_b.counts[users] > 0
@@ -407,20 +407,19 @@ class _DDTCDRRun(_PairedRun):
 
     def logits(self, parts: Tensor) -> Tensor:
         """Return the scores by both networks, each by its half of the parts."""
-        here, there = parts.chunk(2, dim=2)
-        share = self.config.share
-        return (1 - share) * self.target.logits(here) + share * self.source.logits(there)
+        share, (here, there) = self.config.share, parts.chunk(2, dim=2)
+        return (1 - share) * self.through(self.target.layers(), here) + share * self.through(
+            self.source.layers(), there
+        )
 
     def layers(self) -> Layers:
         """Return both networks as one, block by block, with their shares in the last layer."""
         own, other, share = self.target, self.source, self.config.share
-        second = (
-            torch.block_diag(own.second.weight, other.second.weight),  # type: ignore[no-untyped-call]
-            torch.cat([own.second.bias, other.second.bias]),
-        )
+        second: Tensor = torch.block_diag(own.second.weight, other.second.weight)  # type: ignore[no-untyped-call]
         # A weighted sum of two outputs is one output over both hidden layers.
-        weights = torch.cat([(1 - share) * own.last.weight, share * other.last.weight], dim=1)
-        return second, (weights, (1 - share) * own.last.bias + share * other.last.bias)
+        last = torch.cat([(1 - share) * own.last.weight, share * other.last.weight], dim=1)
+        bias = (1 - share) * own.last.bias + share * other.last.bias
+        return (second, torch.cat([own.second.bias, other.second.bias])), (last, bias)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,7 +435,7 @@ class DDTCDR(NetworkMethod, PlaintextMethod):
 
     name: ClassVar[str] = "ddtcdr"
     summary: ClassVar[str] = "two networks and an orthogonal map between their users"
-    config: DDTCDRConfig = field(default_factory=DDTCDRConfig)
+    config: DDTCDRConfig = DDTCDRConfig()
     options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3))
     space: ClassVar[SearchSpace] = {
         "width": (16, 32, 64),
@@ -464,24 +463,17 @@ def reversed_gradient(vectors: Tensor, strength: float) -> Tensor:
     return still - strength * (vectors - still)
 
 
-class Adversary(nn.Module):
+class Adversary(nn.Sequential):
     """A small network whose logit says how likely a vector is of the first set.
 
     Sigmoids, as DARec has them: with ReLUs the game does not settle, and an adversary whose units died looks beaten.
     """
 
     def __init__(self, width: int, hidden: tuple[int, ...], dropout: float) -> None:
-        super().__init__()
-        sizes = (width, *hidden)
         parts: list[nn.Module] = []
-        for into, out in pairwise(sizes):
+        for into, out in pairwise((width, *hidden)):
             parts += [nn.Linear(into, out), nn.Sigmoid(), nn.Dropout(dropout)]
-        self.layers = nn.Sequential(*parts, nn.Linear(sizes[-1], 1))
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Return one logit per vector."""
-        logits: Tensor = self.layers(vectors).squeeze(1)
-        return logits
+        super().__init__(*parts, nn.Linear(hidden[-1], 1), nn.Flatten(0))
 
     def errors(self, vectors: Tensor, *, first: bool, strength: float) -> Tensor:
         """Return the cross-entropy of each vector's set: the adversary lowers it, the network before it raises it."""
@@ -513,21 +505,9 @@ class _DARecSide(nn.Module):
 
     def __init__(self, rows: SparseRows, config: DARecConfig) -> None:
         super().__init__()
-        n_users, n_items = rows.shape
-        self.first = nn.Parameter(0.1 * torch.randn(n_items, config.hidden))
+        self.first = nn.Parameter(0.1 * torch.randn(rows.shape[1], config.hidden))
         self.first_bias = nn.Parameter(torch.zeros(config.hidden))
-        self.hidden = nn.Sequential(nn.Linear(config.width, config.hidden), nn.ReLU(), nn.Dropout(config.dropout))
-        self.last = nn.Linear(config.hidden, n_items)
-        # Popularity is there from the start: what is learnt is how a user departs from it.
-        self.last.bias.data = log_odds(rows.popularity(), n_users)
-
-    def embedding(self, rows: Bags) -> Tensor:
-        """Return one vector per row."""
-        return relu(rows.times(self.first) + self.first_bias)
-
-    def errors(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Return each user's cross-entropy over all items."""
-        return cross_entropy_per_user(self.last(self.hidden(features)), labels)
+        self.decoder = _Decoder(rows, config.width, config.hidden, config.dropout)
 
 
 class _DARecRun(_DecodedRun):
@@ -538,29 +518,24 @@ class _DARecRun(_DecodedRun):
         self.extractor = nn.Sequential(nn.Linear(self.config.hidden, self.config.width), nn.ReLU())
         self.classifier = Adversary(self.config.width, (16, 8), dropout=0.0)
 
-    def features(self, side: _DARecSide, rows: Bags) -> Tensor:
-        """Return what both decoders and the domain classifier see of a row."""
-        features: Tensor = self.extractor(side.embedding(rows))
+    def features(self, side: _DARecSide, rows: Bags, users: Tensor) -> Tensor:
+        """Return what both decoders and the domain classifier see of rows."""
+        features: Tensor = self.extractor(relu(rows.times(side.first) + side.first_bias))
         return features
 
     def step(self, users: Tensor) -> Tensor:
         """Return the mean loss of a batch of users, both rows of each; an empty row counts for nothing."""
         config = self.config
-        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = self.inputs(users)
-        from_a, from_b = self.features(self.source, rows_a), self.features(self.target, rows_b)
+        (in_a, labels_a, from_a), (in_b, labels_b, from_b) = self.examples_of(users)
         loss: Tensor = (
-            in_b * self.target.errors(from_b, labels_b)
-            + config.source * in_a * self.source.errors(from_a, labels_a)
-            + config.transfer * in_a * in_b * self.target.errors(from_a, labels_b)
+            in_b * self.target.decoder.errors(from_b, labels_b)
+            + config.source * in_a * self.source.decoder.errors(from_a, labels_a)
+            + config.transfer * in_a * in_b * self.target.decoder.errors(from_a, labels_b)
             # The classifier lowers its error here, and through the reversed gradient the extractor raises it.
             + in_a * self.classifier.errors(from_a, first=True, strength=config.reversal)
             + in_b * self.classifier.errors(from_b, first=False, strength=config.reversal)
         ).mean()
         return loss
-
-    def codes(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        from_b = self.features(self.target, self.rows_b.batch(users))
-        return self.features(self.source, self.rows_a.batch(users)), from_b
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -579,10 +554,8 @@ class DARec(NetworkMethod, PlaintextMethod):
 
     name: ClassVar[str] = "darec"
     summary: ClassVar[str] = "auto-encoders with a domain classifier to be fooled"
-    config: DARecConfig = field(default_factory=DARecConfig)
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3)
-    )
+    config: DARecConfig = DARecConfig()
+    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(patience=50, batch=128))
     space: ClassVar[SearchSpace] = {
         "width": (32, 64, 128, 200),
         "dropout": (0.0, 0.3, 0.5),
@@ -620,17 +593,10 @@ class _ETLSide(nn.Module):
 
     def __init__(self, rows: SparseRows, config: ETLConfig) -> None:
         super().__init__()
-        (n_users, n_items), width = rows.shape, config.width
-        self.encoder = SparseTower(n_items, width, width, 0.0)
-        self.hidden = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(config.dropout))
-        self.last = nn.Linear(width, n_items)
-        self.last.bias.data = log_odds(rows.popularity(), n_users)  # popularity, from the start
+        width = config.width
+        self.encoder = SparseTower(rows.shape[1], width, width, 0.0)
+        self.decoder = _Decoder(rows, width, width, config.dropout)
         self.discriminator = Adversary(width, (width // 2,), dropout=0.5)
-
-    def decode(self, codes: Tensor) -> Tensor:
-        """Return the logits of all items."""
-        logits: Tensor = self.last(self.hidden(codes))
-        return logits
 
 
 class _ETLRun(_DecodedRun):
@@ -647,36 +613,34 @@ class _ETLRun(_DecodedRun):
         features: Tensor = side.encoder(rows) + self.users[users]
         return features
 
+    def codes(self, from_a: Tensor, from_b: Tensor) -> tuple[Tensor, Tensor]:
+        return relu(from_a) @ self.transform, relu(from_b)
+
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users, over all items of both domains."""
         config, transform, a, b = self.config, self.transform, self.source, self.target
-        (in_a, rows_a, labels_a), (in_b, rows_b, labels_b) = self.inputs(users)
-        features_a, features_b = self.features(a, rows_a, users), self.features(b, rows_b, users)
+        (in_a, labels_a, features_a), (in_b, labels_b, features_b) = self.examples_of(users)
         code_a, code_b = relu(features_a), relu(features_b)
         over_a, over_b = code_a @ transform, code_b @ transform.T
         # W Wᵀ = I would make the transform an equivalence: a code carried over and back is the code again.
         there_and_back = in_a * (code_a - over_a @ transform.T).abs().sum(1)
         there_and_back = there_and_back + in_b * (code_b - over_b @ transform).abs().sum(1)
-        loss = (
-            in_a * config.source * cross_entropy_per_user(a.decode(code_a), labels_a)
-            + in_b * cross_entropy_per_user(b.decode(code_b), labels_b)
-            + in_a * in_b * cross_entropy_per_user(b.decode(over_a), labels_b)
-            + in_a * in_b * config.source * cross_entropy_per_user(a.decode(over_b), labels_a)
+        loss: Tensor = (
+            in_a * config.source * a.decoder.errors(code_a, labels_a)
+            + in_b * b.decoder.errors(code_b, labels_b)
+            + in_a * in_b * b.decoder.errors(over_a, labels_b)
+            + in_a * in_b * config.source * a.decoder.errors(over_b, labels_a)
             + config.equivalence * there_and_back
             + in_a * self._discriminator_errors(a.discriminator, features_a)
             + in_b * self._discriminator_errors(b.discriminator, features_b)
-        )
-        return loss.mean()
+        ).mean()
+        return loss
 
     def _discriminator_errors(self, discriminator: Adversary, features: Tensor) -> Tensor:
         """Return the discriminator's error on features and on as many draws of N(0, I)."""
         # No gradient reaches the draws, hence the strength 0.
         drawn = discriminator.errors(torch.randn_like(features), first=True, strength=0.0)
         return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
-
-    def codes(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        code_a = relu(self.features(self.source, self.rows_a.batch(users), users))
-        return code_a @ self.transform, relu(self.features(self.target, self.rows_b.batch(users), users))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -693,10 +657,8 @@ class ETL(NetworkMethod, PlaintextMethod):
 
     name: ClassVar[str] = "etl"
     summary: ClassVar[str] = "auto-encoders joined by an equivalent transformation"
-    config: ETLConfig = field(default_factory=ETLConfig)
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3, weight_decay=1.0)
-    )
+    config: ETLConfig = ETLConfig()
+    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(patience=50, batch=128, weight_decay=1.0))
     space: ClassVar[SearchSpace] = {
         "width": (100, 200, 400),
         "entry_dropout": (0.3, 0.5, 0.7),

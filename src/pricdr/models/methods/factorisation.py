@@ -1,5 +1,6 @@
 """Factorisations of the target's ratings alone: BPR, which learns which of two items a user prefers, and NeuMF."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -17,28 +18,28 @@ from pricdr.models.interaction import Interaction
 from pricdr.models.methods.networks import NetworkMethod, NetworkRun, numbers
 from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import pair_scores
-from pricdr.training.rows import Negatives
+from pricdr.training.rows import Negatives, SparseRows
 
 
 class _RatingRun(NetworkRun):
     """A training on every rating, beside unrated items drawn for it."""
 
     def prepare(self) -> None:
-        """Bring the ratings to the device, one by one."""
-        matrix = self.data.ratings
-        self.user_of = torch.as_tensor(
-            np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), device=self.device
-        )
-        self.item_of = torch.as_tensor(matrix.indices.astype(np.int64), device=self.device)
+        rated = SparseRows(self.data.ratings, self.device).all()
+        self.user_of, self.item_of = rated.row_of, rated.columns
         self.examples = torch.arange(len(self.item_of), device=self.device)
-        self.negatives = Negatives(matrix, self.device)
+        self.negatives = Negatives(self.data.ratings, self.device)
         self._warm = torch.as_tensor(self.data.warm, device=self.device)
 
-    def pairs(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the users of a batch of ratings, and for each the rated item followed by items drawn for it."""
+    def step(self, batch: Tensor) -> Tensor:
+        """Return the loss of a batch of ratings, given by number, each beside items drawn for it."""
         users = self.user_of[batch]
         drawn = self.negatives.draw(users, self.config.negatives)
-        return users, torch.cat([self.item_of[batch][:, None], drawn], dim=1)
+        return self.loss(users, torch.cat([self.item_of[batch][:, None], drawn], dim=1))
+
+    @abstractmethod
+    def loss(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the mean loss of users (b,), and for each a rated item followed by c unrated ones (b, 1 + c)."""
 
     def with_mean_for_cold(self, vectors: Tensor) -> Tensor:
         """Return the vectors of all users; those of users without ratings were never trained and become the mean."""
@@ -71,12 +72,8 @@ class _BPRRun(_RatingRun):
         self.items = nn.Parameter(0.1 / width**0.5 * torch.randn(n_items, width))
         self.item_bias = nn.Parameter(torch.zeros(n_items, 1))
 
-    def step(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch of ratings, given by number."""
-        return self.loss(*self.pairs(batch))
-
     def loss(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the mean loss of triples: users (b,), and a rated item followed by c unrated ones (b, 1 + c)."""
+        """Return the mean loss of triples, each of a user, the rated item and one of the others."""
         scores = pair_scores(self.users, self.items, self.item_bias[:, 0], users, items)
         margin = scores[:, :1] - scores[:, 1:]
         # Of whole tables, weighted by how often a triple holds each row: a vector in many triples is squared once.
@@ -109,7 +106,7 @@ class BPR(NetworkMethod, TargetMethod):
 
     name: ClassVar[str] = "bpr"
     summary: ClassVar[str] = "matrix factorisation with a pairwise loss"
-    config: BPRConfig = field(default_factory=BPRConfig)
+    config: BPRConfig = BPRConfig()
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(batch=8192, learning_rate=1e-2, weight_decay=0.0)
     )
@@ -176,9 +173,7 @@ class _NeuMFRun(_RatingRun):
         logits: Tensor = products @ self.product_output + self.mlp_output(hidden)[..., 0]
         return logits
 
-    def step(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""
-        users, items = self.pairs(batch)
+    def loss(self, users: Tensor, items: Tensor) -> Tensor:
         own, other = (embedding(users, table)[:, None] for table in (self.product_users, self.mlp_users))
         product, part = (embedding(items, table) for table in (self.product_items, self.mlp_items))
         logits = self(own * product, self.from_user(other) + self.from_item(part))
@@ -224,7 +219,7 @@ class NeuMF(NetworkMethod, TargetMethod):
 
     name: ClassVar[str] = "neumf"
     summary: ClassVar[str] = "matrix factorisation and a multi-layer perceptron, fused"
-    config: NeuMFConfig = field(default_factory=NeuMFConfig)
+    config: NeuMFConfig = NeuMFConfig()
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(batch=1024, learning_rate=3e-3, weight_decay=1e-2)
     )

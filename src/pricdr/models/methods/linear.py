@@ -1,7 +1,7 @@
 """Methods in closed form: popularity, item-kNN, EASE, and ridge regression on release rows."""
 
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -12,7 +12,7 @@ import torch
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
-from pricdr.arrays import Float32Array, Float64Array, IntArray
+from pricdr.arrays import Float32Array, Float64Array
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
@@ -85,7 +85,7 @@ class ItemKNN(TargetMethod):
     name: ClassVar[str] = "itemknn"
     summary: ClassVar[str] = "items like those a user rated, by cosine"
 
-    config: ItemKNNConfig = field(default_factory=ItemKNNConfig)
+    config: ItemKNNConfig = ItemKNNConfig()
     space: ClassVar[SearchSpace] = {
         "neighbours": (20, 50, 100, 200, 500, 1000),
         "shrinkage": (0.0, 3.0, 10.0, 30.0, 100.0, 300.0),
@@ -101,29 +101,22 @@ def similarities(ratings: CSR, config: ItemKNNConfig) -> CSR:
     users = ones(ratings)
     items = users.T.tocsr()
     n_items = items.shape[0]
-    size = max(1, CELLS // max(n_items, 1))
     norms = np.sqrt(np.diff(items.indptr))
-    blocks: list[CSR] = []
-    for start in range(0, n_items, size):
+    rows = [sp.csr_array((0, n_items), dtype=np.float32)]
+    for part in _blocks(n_items, max(1, CELLS // max(n_items, 1))):
         # Sparse times sparse: only pairs of items that a user rated together are ever computed.
-        met = (items[start : start + size] @ users).tocoo()
-        own = met.row + start
-        similar = met.data / (norms[own] * norms[met.col] + config.shrinkage)
-        other = met.col != own
-        blocks.append(_nearest(met.row[other], met.col[other], similar[other], met.shape, config.neighbours))
-    if not blocks:
-        return sp.csr_array(np.zeros((0, 0), dtype=np.float32))
-    return sp.csr_array(sp.vstack(blocks, format="csr"))
-
-
-def _nearest(rows: IntArray, columns: IntArray, values: Float64Array, shape: tuple[int, int], count: int) -> CSR:
-    """Return the ``count`` largest values of each row; of equal ones those further left, so that runs repeat."""
-    order = np.lexsort((columns, -values, rows))
-    rows, columns, values = rows[order], columns[order], values[order]
-    first = np.searchsorted(rows, rows)
-    kept = np.arange(len(rows)) - first < count
-    entries = (values[kept].astype(np.float32), (rows[kept], columns[kept]))
-    return sp.coo_array(entries, shape=shape).tocsr()
+        met = (items[part] @ users).tocoo()
+        own, other = met.row + part.start, met.col
+        similar = met.data / (norms[own] * norms[other] + config.shrinkage)
+        # Nearest first; of equal ones those further left, so that runs repeat.
+        order = np.lexsort((other, -similar, own))
+        order = order[own[order] != other[order]]
+        row = met.row[order]
+        nearest = order[np.arange(len(row)) - np.searchsorted(row, row) < config.neighbours]
+        entries = (similar[nearest].astype(np.float32), (met.row[nearest], other[nearest]))
+        rows.append(sp.coo_array(entries, shape=met.shape).tocsr())
+    stacked: CSR = sp.vstack(rows, format="csr")
+    return stacked
 
 
 # EASE in closed form: from the side of the columns or of the users, or on the leading directions of the ratings.
@@ -156,7 +149,9 @@ def _nearest(rows: IntArray, columns: IntArray, values: Float64Array, shape: tup
 Square: TypeAlias = npt.NDArray[np.float64]
 """In Fortran order, so that a block of columns is one piece of memory."""
 Matrix: TypeAlias = Any
-"""Sparse (the target, a plaintext source) or dense (a release): both multiply and slice alike."""
+"""A part of X, sparse (the target, a plaintext source) or dense (a release): both multiply and slice alike."""
+Solver: TypeAlias = Callable[[list[Matrix], float], tuple[Vectors, Vectors]]
+"""Makes vectors of users and of the target's items from the parts of X and λ."""
 
 BLOCK: Final = 1024
 """Rows or columns per block: a block of the square matrix fits the processor's caches."""
@@ -172,60 +167,44 @@ _MORE: Final = 1.1
 """Directions carried along, relative to those wanted: the last ones converge slowly."""
 
 
-class Side(Enum):
-    """From which side to solve; the first two give the same scores, the third nearly so."""
-
-    COLUMNS = "primal"
-    USERS = "dual"
-    LOW_RANK = "leading directions"
-
-
 def solve_ease(
-    method: str, data: TrainingData, *, regularisation: float, weight: float = 1.0, side: Side | None = None
+    method: str, data: TrainingData, *, regularisation: float, weight: float = 1.0, solve: Solver | None = None
 ) -> FittedModel:
     """Return EASE on [target | weight · source], scoring the target's items; every rating counts as 1.
 
     A user with a row of the source is scored by it too, history or not; a user without any data gets what is popular.
+    ``primal`` and ``dual`` give the same scores, ``low_rank`` nearly so.
     """
-    n_users, n_items = data.ratings.shape
-    columns = n_items + (0 if data.source is None else data.source.shape[1])
-    if side is None:  # both cost the cube of a side; neither where that would take hours and tens of gigabytes
-        smaller = Side.USERS if n_users < columns else Side.COLUMNS
-        side = Side.LOW_RANK if min(n_users, columns) > MAX_INVERTED else smaller
-    _require_memory(side, n_users, n_items, columns, data)
-    target, source = ones(data.ratings), None
-    if data.source is not None:
-        source = weight * (ones(data.source) if sp.issparse(data.source) else data.source.astype(np.float64))
-    solve = {Side.COLUMNS: _primal, Side.USERS: _dual, Side.LOW_RANK: _low_rank}[side]
-    user_vectors, item_vectors = solve(target, source, regularisation)
-    bias = popularity_tie_break(data.ratings, 1e-4 / (1 + regularisation))
-    return data.model(method, user_vectors, item_vectors, bias)
-
-
-def _require_memory(side: Side, n_users: int, n_items: int, columns: int, data: TrainingData) -> None:
-    """Refuse what is too large before any of it is there: square matrix, vectors, and copies of a dense source."""
-    if side is Side.LOW_RANK:
-        need = 4 * _carried(n_users, columns) * (3 * columns + 3 * n_users)
-        require_memory(need, f"EASE of rank {RANK:,} on {n_users:,} users and {columns:,} columns")
-        return
-    square, vectors = (n_users, n_users) if side is Side.USERS else (columns, n_items)
-    copies = 0 if data.is_plaintext else 32 * n_users * (columns - n_items)
-    need = 8 * square * square + 4 * square * vectors + copies
-    require_memory(need, f"EASE on {n_users:,} users and {columns:,} columns")
-
-
-def _primal(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
-    """Return user vectors X (sparse) and item vectors −P_·j / P_jj."""
-    n_items = target.shape[1]
-    parts = [target] if source is None else [target, sp.csr_array(source)]
-    rows = sp.hstack(parts, format="csr", dtype=np.float32)
-    gram = np.zeros((rows.shape[1], rows.shape[1]), order="F")
-    items = target.T.tocsr()
-    _add_product(gram[:n_items, :n_items], items, items)
+    (n_users, n_items), source = data.ratings.shape, data.source
+    columns = n_items + (0 if source is None else source.shape[1])
+    if solve is None:  # by the smaller side, since both cost its cube; by neither where that would take hours
+        solve = dual if n_users < columns else primal
+        solve = solve if min(n_users, columns) <= MAX_INVERTED else low_rank
+    # Before any of it is there: the directions; or the square matrix, vectors, and copies of a dense source.
+    if solve is low_rank:
+        need, what = 4 * _carried(n_users, columns) * (3 * columns + 3 * n_users), f"EASE of rank {RANK:,}"
+    else:
+        square, vectors = (n_users, n_users) if solve is dual else (columns, n_items)
+        copies = 0 if source is None or data.is_plaintext else 32 * n_users * (columns - n_items)
+        need, what = 8 * square * square + 4 * square * vectors + copies, "EASE"
+    require_memory(need, f"{what} on {n_users:,} users and {columns:,} columns")
+    parts: list[Matrix] = [ones(data.ratings)]
     if source is not None:
-        others = source.T.tocsr() if isinstance(source, sp.csr_array) else source.T
-        _add_product(gram[n_items:, :n_items], others, items)
-        _add_product(gram[n_items:, n_items:], others, others)
+        parts.append(weight * (ones(source) if sp.issparse(source) else source.astype(np.float64)))
+    bias = popularity_tie_break(data.ratings, 1e-4 / (1 + regularisation))
+    return data.model(method, *solve(parts, regularisation), bias)
+
+
+def primal(parts: list[Matrix], regularisation: float) -> tuple[Vectors, Vectors]:
+    """Return user vectors X (sparse) and item vectors −P_·j / P_jj."""
+    n_items = parts[0].shape[1]
+    rows = sp.hstack([sp.csr_array(part) for part in parts], format="csr", dtype=np.float32)
+    gram = np.zeros((rows.shape[1], rows.shape[1]), order="F")
+    sides = [part.T.tocsr() if isinstance(part, sp.csr_array) else part.T for part in parts]
+    spans = (slice(n_items), slice(n_items, None))
+    for at, (left, own) in enumerate(zip(sides, spans, strict=False)):
+        for right, other in zip(sides[: at + 1], spans, strict=False):  # the lower triangle is all that is read
+            _add_product(gram[own, other], left, right)
     inverse = invert(gram, regularisation)
     scale = -1 / np.diagonal(inverse)[:n_items]
     # Kept by columns: that is how a sparse row times these vectors reads them.
@@ -235,19 +214,18 @@ def _primal(target: CSR, source: Matrix | None, regularisation: float) -> tuple[
     return rows, weights.T
 
 
-def _dual(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
+def dual(parts: list[Matrix], regularisation: float) -> tuple[Vectors, Vectors]:
     """Return user vectors C and item vectors −x_j / P_jj (sparse), both over the users with a history."""
+    target = parts[0]
     n_users = target.shape[0]
     gram = np.zeros((n_users, n_users), order="F")
-    _add_product(gram, target, target)
-    if source is not None:
-        _add_product(gram, source, source)
+    for rows in parts:
+        _add_product(gram, rows, rows)
     inverse = invert(gram, regularisation).T  # symmetric: the same, with contiguous rows
     warm = np.flatnonzero(np.diff(target.indptr))
     items = target.T.tocsr()
-    explained = np.concatenate(
-        [items[part].multiply(items[part] @ inverse).sum(axis=1) for part in _blocks(items.shape[0])]
-    )
+    blocks = [items[part] for part in _blocks(items.shape[0])]
+    explained = np.concatenate([block.multiply(block @ inverse).sum(axis=1) for block in blocks])
     diagonal = (1 - explained) / regularisation
     items = items[:, warm]
     items.data /= -np.repeat(diagonal, np.diff(items.indptr))
@@ -308,46 +286,44 @@ def _invert(lower: Square, blocks: list[slice]) -> None:
         lower[block, block] = corner
 
 
-def _blocks(total: int) -> list[slice]:
-    return [slice(start, min(start + BLOCK, total)) for start in range(0, total, BLOCK)]
+def _blocks(total: int, size: int | None = None) -> list[slice]:
+    return [slice(start, min(start + (size or BLOCK), total)) for start in range(0, total, size or BLOCK)]
 
 
-def _low_rank(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Float32Array, Float32Array]:
+def low_rank(parts: list[Matrix], regularisation: float) -> tuple[Vectors, Vectors]:
     """Return the vectors of users and of the target's items."""
-    rows = target.astype(np.float32)
-    other = None if source is None else source.astype(np.float32)
-    directions, squares = _leading_directions(rows, other)
+    parts = [part.astype(np.float32) for part in parts]
+    directions, squares = _leading_directions(parts)
     shrink = (squares / (squares + regularisation)).astype(np.float32)
-    items = directions[: target.shape[1]]
+    items = directions[: parts[0].shape[1]]
     diagonal = 1 - (items**2 @ shrink)
-    return _times(rows, other, directions) * shrink, items / diagonal[:, None]
+    return _times(parts, directions) * shrink, items / diagonal[:, None]
 
 
-def _leading_directions(rows: CSR, other: Matrix | None) -> tuple[Float32Array, npt.NDArray[np.float64]]:
+def _leading_directions(parts: list[Matrix]) -> tuple[Float32Array, Float64Array]:
     """Return the leading right singular vectors, one a column, and the squares of their singular values.
 
     By powers of the matrix on random directions (Halko, Martinsson and Tropp, SIAM Review 2011), always the same ones.
     """
-    columns = rows.shape[1] + (0 if other is None else other.shape[1])
-    carried = _carried(rows.shape[0], columns)
-    directions = Simulation(0).generator("EASE directions").standard_normal((columns, carried), dtype=np.float32)
+    columns = sum(part.shape[1] for part in parts)
+    shape = columns, _carried(parts[0].shape[0], columns)
+    directions = Simulation(0).generator("EASE directions").standard_normal(shape, dtype=np.float32)
     for _ in range(_ROUNDS):
         # Made orthogonal on both sides: else all of them turn into the first one.
-        turned = np.linalg.qr(_times(rows, other, directions))[0]
-        back = [rows.T @ turned] if other is None else [rows.T @ turned, other.T @ turned]
-        directions = np.linalg.qr(np.concatenate(back))[0]
-    image = _times(rows, other, directions)
+        turned = np.linalg.qr(_times(parts, directions))[0]
+        directions = np.linalg.qr(np.concatenate([part.T @ turned for part in parts]))[0]
+    image = _times(parts, directions)
     squares, turn = np.linalg.eigh((image.T @ image).astype(np.float64))
     leading = slice(None, -RANK - 1, -1)
     return directions @ turn[:, leading].astype(np.float32), np.maximum(squares[leading], 0.0)
 
 
-def _times(rows: CSR, other: Matrix | None, directions: Float32Array) -> Float32Array:
+def _times(parts: list[Matrix], directions: Float32Array) -> Float32Array:
     """Return X times the directions."""
-    n_items = rows.shape[1]
-    product: Float32Array = rows @ directions[:n_items]
-    if other is not None:
-        product += other @ directions[n_items:]
+    n_items = parts[0].shape[1]
+    product: Float32Array = parts[0] @ directions[:n_items]
+    for source in parts[1:]:
+        product += source @ directions[n_items:]
     return product
 
 
@@ -376,10 +352,10 @@ class EASE(TargetMethod):
     summary: ClassVar[str] = "linear item-item model in closed form"
     space: ClassVar[SearchSpace] = {"regularisation": (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)}
 
-    config: EASEConfig = field(default_factory=EASEConfig)
+    config: EASEConfig = EASEConfig()
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return solve_ease(self.name, data, regularisation=self.config.regularisation), chosen
+        return solve_ease(self.name, data, **vars(self.config)), chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,11 +380,10 @@ class EASESource(PlaintextMethod):
         "weight": (0.1, 0.2, 0.3, 0.5, 1.0, 2.0),
     }
 
-    config: EASESourceConfig = field(default_factory=EASESourceConfig)
+    config: EASESourceConfig = EASESourceConfig()
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        config = self.config
-        return solve_ease(self.name, data, regularisation=config.regularisation, weight=config.weight), chosen
+        return solve_ease(self.name, data, **vars(self.config)), chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,7 +411,7 @@ class EASERelease(ReleaseMethod):
         "weight": (0.1, 0.3, 1.0, 3.0, 10.0),
     }
 
-    config: EASEReleaseConfig = field(default_factory=EASEReleaseConfig)
+    config: EASEReleaseConfig = EASEReleaseConfig()
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         gates = Gates.of(data, validation, chosen)
@@ -444,8 +419,7 @@ class EASERelease(ReleaseMethod):
         if gates.refused:
             # Not a weight of 0: the release's columns would still be inverted.
             unused = replace(data, source=None, present=np.zeros_like(data.present))
-            model = solve_ease(self.name, unused, regularisation=self.config.regularisation)
-            return model, replace(chosen, trust=UNTRUSTED)
+            return self._solved(unused), replace(chosen, trust=UNTRUSTED)
         model = self._solved(data)
 
         def trust_in_rows(newcomers: Newcomers) -> Trust:
@@ -458,8 +432,7 @@ class EASERelease(ReleaseMethod):
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
     def _solved(self, data: TrainingData) -> FittedModel:
-        config = self.config
-        return solve_ease(self.name, data, regularisation=config.regularisation, weight=config.weight)
+        return solve_ease(self.name, data, **vars(self.config))
 
 
 def _popular_for_cold_users(model: FittedModel) -> FittedModel:
@@ -503,7 +476,7 @@ class RidgeRelease(ReleaseMethod):
     name: ClassVar[str] = "ridge-release"
     summary: ClassVar[str] = "linear decoder of release rows in closed form"
 
-    config: RidgeReleaseConfig = field(default_factory=RidgeReleaseConfig)
+    config: RidgeReleaseConfig = RidgeReleaseConfig()
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         assert data.source is not None
@@ -519,44 +492,39 @@ class RidgeRelease(ReleaseMethod):
         best = tuple(own.values())
         if gates.newcomers is not None:
             held_out = gates.newcomers.held_out
-            decoder = _Decoder(gates.newcomers.hidden_from(data), popular)
+            model = _decoder(gates.newcomers.hidden_from(data), popular)
             choices = [best] if validation is None else product(REGULARISATIONS, SCALES)
-            ndcg = {choice: _ndcg(decoder.model(*choice), held_out) for choice in choices}
+            ndcg = {choice: _ndcg(model(*choice), held_out) for choice in choices}
             found = best_above(ndcg, _ndcg(popular, held_out))
             if found is None:
                 return popular, unused
             best = found
             if validation is not None:
                 chosen = Chosen(settings=dict(zip(own, best, strict=True)))
-        return _Decoder(data, popular).model(*best), replace(chosen, trust=TRUSTED, evidence=gates.evidence)
+        return _decoder(data, popular)(*best), replace(chosen, trust=TRUSTED, evidence=gates.evidence)
 
 
-class _Decoder:
-    """The normal equations, to be solved for any λ."""
+def _decoder(data: TrainingData, popular: FittedModel) -> Callable[[float, float], FittedModel]:
+    """Return what solves the normal equations, for one λ and one scale of what the release adds."""
+    source: Any = data.source
+    known = data.present & data.warm
+    rows = unit_rows(source)
+    # Around those it is fitted to: the item bias holds what they have in common.
+    rows = (rows - rows[known].mean(axis=0)) * data.present[:, None]
+    fitted = rows[known].astype(np.float64)
+    ratings = ones(data.ratings[known])
+    # Rows are centred, so centring the ratings would change nothing: Σ_u x_u (y_u − ȳ) = Σ_u x_u y_u.
+    products = (ratings.T @ fitted) / np.sqrt(item_counts(ratings) + 1)[:, None]
+    gram = fitted.T @ fitted
 
-    def __init__(self, data: TrainingData, popular: FittedModel) -> None:
-        self.data, self.popular = data, popular
-        source: Any = data.source
-        known = data.present & data.warm
-        rows = unit_rows(source)
-        # Around those it is fitted to: the item bias holds what they have in common.
-        rows -= rows[known].mean(axis=0)
-        self.rows = rows * data.present[:, None]
-        fitted = self.rows[known].astype(np.float64)
-        ratings = ones(data.ratings[known])
-        # Rows are centred, so centring the ratings would change nothing: Σ_u x_u (y_u − ȳ) = Σ_u x_u y_u.
-        self.products = (ratings.T @ fitted) / np.sqrt(item_counts(ratings) + 1)[:, None]
-        self.gram = fitted.T @ fitted
-        self.users = len(fitted)
-
-    def model(self, regularisation: float, scale: float) -> FittedModel:
-        """Return the model for one λ and one scale of what the release adds."""
-        weights = np.linalg.solve(self.gram + regularisation * np.eye(len(self.gram)), self.products.T)
+    def model(regularisation: float, scale: float) -> FittedModel:
+        weights = np.linalg.solve(gram + regularisation * np.eye(len(gram)), products.T)
         # The mean square of all users' predictions, without making them: tr(XᵀX · WWᵀ) / (users · items).
-        spread = np.sqrt((self.gram * (weights @ weights.T)).sum() / (self.users * weights.shape[1]))
+        spread = np.sqrt((gram * (weights @ weights.T)).sum() / (len(fitted) * weights.shape[1]))
         items = np.ascontiguousarray(weights.T * (scale / max(spread, 1e-12)), dtype=np.float32)
-        bias, method = self.popular.item_bias, self.popular.method
-        return self.data.model(method, self.rows, items, bias, uses_history=False)
+        return data.model(popular.method, rows, items, popular.item_bias, uses_history=False)
+
+    return model
 
 
 def _log_odds_alone(data: TrainingData) -> FittedModel:

@@ -71,14 +71,11 @@ _HOME = {
     "verify": "pricdr.release",
 }
 
-_MODULES = ("models", "strategies")
-"""Modules with public names of their own."""
-
-__all__ = [*_HOME, *_MODULES]
+__all__ = [*_HOME, "models", "strategies"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name in _MODULES:
+    if name in ("models", "strategies"):  # modules with public names of their own
         return import_module(f"pricdr.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'pricdr' has no attribute {name!r}")

@@ -317,11 +317,11 @@ def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():
 def test_a_file_that_is_not_a_frontier_is_refused_at_the_start(companies, tmp_path):
     made_up.table2(tmp_path / "results")
     other = next((tmp_path / "results").glob("*.jsonl"))
-    (tmp_path / "x.txt").write_text("")
-    (tmp_path / "x.jsonl").write_text("")
-    for path in (other, tmp_path / "x.txt", tmp_path / "x.jsonl", tmp_path / "nowhere.jsonl"):
-        with pytest.raises(InputError, match="contains no frontier results" if path == other else path.name):
+    for path in (other, other.with_name("x.txt"), other.with_name("nowhere.jsonl")):
+        with pytest.raises(InputError, match=f"{path.name} contains no frontier results"):
             client_for(companies, frontier=path)
+    with pytest.raises(InputError, match="is not a results folder"):
+        client_for(companies, frontier=tmp_path / "x.jsonl")
 
 
 def test_a_refused_folder_is_shown_without_its_reason(companies):

@@ -42,9 +42,8 @@ class ServerLog(logging.Handler):
 
     def fault(self, error: Exception) -> None:
         """Log an error of ours: its type and the file and line, which cannot quote an id as its message can."""
-        *_, last = [None, *extract_tb(error.__traceback__)]
-        place = "" if last is None else f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-        self.event("fault", error=type(error).__name__, place=place)
+        last = extract_tb(error.__traceback__)[-1]
+        self.event("fault", error=type(error).__name__, place=f"{last.filename.rpartition('/')[2]}:{last.lineno}")
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log the type of an error that a library reports: its message may quote a request."""

@@ -215,15 +215,12 @@ def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Se
     from pricdr.report.folder import LINES, SUFFIX, read_folder
     from pricdr.report.page import FRONTIER, every_arm, lead
 
-    name = path.name.removesuffix(LINES)
-    if not path.name.endswith(LINES) or not path.is_file():
-        raise InputError(f"{path} is not a results file, NAME{LINES} (run pricdr reproduce specs/frontier.toml)")
-    if not (path.parent / f"{name}{SUFFIX}").is_file():
-        raise InputError(f"{path} has no {name}{SUFFIX} next to it, which describes what was measured")
     folder = read_folder(path.parent)
-    experiments = tuple(experiment for experiment in folder.experiments if experiment.spec.name == name)
-    if not experiments or experiments[0].spec.family != FRONTIER:
-        raise InputError(f"{path} contains no frontier results (run pricdr reproduce specs/frontier.toml)")
+    named = (one for one in folder.experiments if path.name == f"{one.spec.name}{LINES}")
+    experiments = tuple(one for one in named if one.spec.family == FRONTIER)
+    if not experiments:
+        rule = f"these are NAME{LINES} beside NAME{SUFFIX}, from pricdr reproduce specs/frontier.toml"
+        raise InputError(f"{path} contains no frontier results: {rule}")
     about = (
         f"Measured on {experiments[0].title}, not on the data of the model served here. Use it as a guide to which ε "
         "to ask for, before a budget is spent."

@@ -102,6 +102,14 @@ def test_threshold_comes_after_merging_and_keeps_every_id(write):
     assert cells(read_ratings(path))["c", "x"] == -4.0
 
 
+def test_columns_that_are_not_read_are_named_and_ts_is_a_time(write):
+    reading = read(write("r.csv", "user,item,rating,ts,genre\na,x,4,1,\x1b[1m\na,x,3,2,g\n"), threshold=1)
+    assert cells(reading.ratings) == {("a", "x"): 3.0}
+    assert "  columns not used: 'genre'" in reading.summary().splitlines()
+    many = read(write("m.csv", "user,item," + ",".join(f"c{at}" for at in range(9)) + "\na,x" + ",1" * 9 + "\n"))
+    assert "  columns not used: 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more" in many.summary().splitlines()
+
+
 def test_zero_and_negative_ratings_are_ratings(write):
     ratings = read_ratings(write("r.csv", "user,item,rating\na,x,0\na,y,-1.5e0\n"))
     assert cells(ratings) == {("a", "x"): 0.0, ("a", "y"): -1.5}

@@ -18,7 +18,7 @@ _ALIASES = {
     "rating": ("rating", "ratings", "rate", "score", "stars", "starrating", "overall", "bookrating"),
 }
 """Known header names, as :func:`_plain` normalises them."""
-_TIME_ALIASES = ("timestamp", "unixreviewtime", "unixtime", "datetime", "time", "date", "ratedat", "createdat")
+_TIME_ALIASES = ("timestamp", "unixreviewtime", "unixtime", "datetime", "time", "ts", "date", "ratedat", "createdat")
 """Known names of the time column, the best first. A file may have several of them, or none."""
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas", "::": "double colons"}
 _HINT = "name them with --columns user=…,item=…[,rating=…][,time=…]"

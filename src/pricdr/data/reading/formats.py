@@ -6,7 +6,7 @@ separator, which is given or belongs to the format: nothing is sniffed, and no q
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -335,6 +335,8 @@ class Source:
     """How many blank lines come before the header."""
     schema: Mapping[str, str] = field(default_factory=dict)
     """All columns and their types, which must be the same in files that are read together."""
+    unused: tuple[str, ...] = ()
+    """The columns that have a name and are not read."""
     filtered_by: str | None = None
     """The filter on counts that the file discloses."""
 
@@ -361,7 +363,7 @@ def delimited_source(name: Path, file: Path, kind: Format, options: ReadOptions,
         fields = []
     if columns is not None and placed:
         found = find_placed(name, fields, columns, need_rating=options.need_rating, lenient=options.skip_bad_rows)
-        width, before = 1 + max(found.values()), 0
+        header, width, before = [], 1 + max(found.values()), 0
     elif dialect.headerless:
         raise file_refusal(name, "a .dat file has no header: give --columns as positions (user=1,item=2,rating=3)")
     else:
@@ -389,7 +391,12 @@ def delimited_source(name: Path, file: Path, kind: Format, options: ReadOptions,
         lines_before=before,
         blank_before=max(0, before - 1),
         schema={} if placed else dict.fromkeys(fields, "text"),
+        unused=_unused(header, found),
     )
+
+
+def _unused(header: Sequence[str], found: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(name for at, name in enumerate(header) if at not in found.values())
 
 
 def _text_roles(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -486,7 +493,8 @@ def parquet_source(
     every += [(_constant(value), _FOLDER, None) for value in folders.values()]
     columns = {role: every[at] for role, at in found.items()}
     source = typed_source(name, by_position(relation, len(header)), columns, options)
-    return replace(source, schema=dict(zip(header, kinds, strict=True)), filtered_by=filtered_by)
+    schema = dict(zip(header, kinds, strict=True))
+    return replace(source, schema=schema, unused=_unused(header, found), filtered_by=filtered_by)
 
 
 def by_position(relation: str, columns: int) -> str:

@@ -254,6 +254,7 @@ class RatingsTable:
             "bad_rows": BadRows(self.bad, self.first_bad) if self.options.skip_bad_rows else None,
             "files": self.files,
             "empty_files": self.empty_files,
+            "unused": self._first.unused if self._first is not None else (),
         }
 
     def _fetch(self, sql: str) -> tuple[Any, ...]:
@@ -423,6 +424,8 @@ class Reading(Generic[R]):
     files: int = 1
     empty_files: int = 0
     """The number of files that have columns and no rows."""
+    unused: tuple[str, ...] = ()
+    """The names of columns that were not read."""
 
     @property
     def has_values(self) -> bool:
@@ -463,6 +466,9 @@ class Reading(Generic[R]):
             lines.append(f"duplicates: {self.repeats.rows:,} rows repeat a (user, item) pair; {self._rule()}")
         if self.dropped:
             lines.append("dropped: " + ", ".join(f"{count:,} {reason}" for reason, count in self.dropped))
+        if self.unused:
+            more = f" and {len(self.unused) - _SHOWN:,} more" if len(self.unused) > _SHOWN else ""
+            lines.append(f"columns not used: {', '.join(map(shorten, self.unused[:_SHOWN]))}{more}")
         if self.rating_range is None:
             lines.append("no rating column read: each row counts as 1")
         else:

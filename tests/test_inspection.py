@@ -27,7 +27,7 @@ def inspected(folder, *, key_given=False, signed=True, **options):
     given = {"strategy": JLT(dim=8), "users": USERS, **options}
     release = publish(RATINGS, given.pop("promise", Guarantee(epsilon=4, delta=1e-6)), **given)
     release.save(folder / "r", signing_key=KEY if signed else None)
-    return Inspection.of(verify(folder / "r"), key_given=key_given)
+    return Inspection(verify(folder / "r"), key_given=key_given)
 
 
 def test_the_layout_of_version_1(tmp_path):
@@ -120,7 +120,7 @@ def test_noise_and_signal_are_told_apart(tmp_path):
     loud = Ratings.from_triples([u for u in USERS for _ in range(400)], [f"i{at}" for _ in USERS for at in range(400)])
     for name, ratings in (("loud", loud), ("silent", Ratings.from_triples(["nobody"], ["i"]))):
         release = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=8), users=USERS)
-        noise = Inspection.of(verify(release.save(tmp_path / name / "r")), key_given=False).noise
+        noise = Inspection(verify(release.save(tmp_path / name / "r")), key_given=False).noise
         signal = noise.mean_square / noise.noise_mean_square - 1
         assert noise.noise_length == pytest.approx(noise.sigma * math.sqrt(8))
         assert (signal > 5) == (name == "loud")

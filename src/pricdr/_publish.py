@@ -45,7 +45,6 @@ from pricdr.release.certificate import (
     Certificate,
     GuideStatement,
     InputStatement,
-    ItemUniverse,
     NoiseSource,
     NoiseStatement,
     StrategyStatement,
@@ -262,11 +261,6 @@ def prepare(
     declared = Declared(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
-    universe: ItemUniverse = "read off the ratings" if strategy.needs_catalogue else "not needed"
-    if items is not None:
-        universe = "declared"
-    elif strategy.learns_from_unlisted:
-        universe = "hashed into buckets"
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
     draft = Certificate.model_construct(
         epsilon=None if insecure_no_noise else guarantee.epsilon,
@@ -279,10 +273,9 @@ def prepare(
         items=declared.items,
         strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
         dim=strategy.dim,
-        input=InputStatement(
+        input=InputStatement.model_construct(
             threshold=ratings.threshold,
             user_list="read off the ratings" if users is None else "declared",
-            item_universe=universe,
             filtered_by=ratings.filtered_by,
             alignment=_alignment_statement(alignment, users),
         ),

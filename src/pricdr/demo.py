@@ -122,7 +122,7 @@ def play(
         figures = evaluate({_FOLDERS[name]: models[name] for name in (ALONE, RELEASE)}, split).to_dict()
         (target / EVALUATION).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         say("6. What each recommends:", "", *outcome_lines(measured))
-        page = outcome_page(measured, Inspection.of(received, key_given=True))
+        page = outcome_page(measured, Inspection(received, key_given=True))
         (folder / PAGE).write_text(page, encoding="utf-8")
     received_at = shlex.quote(str(out / "target" / RELEASE_FOLDER))
     say("", f"The same as a page: {out / PAGE}")

@@ -38,7 +38,7 @@ def test_certificate_readme_and_inspection_state_the_alignment(tmp_path):
         "alignment": {"session": SESSION, "normalisation": "exact", "learnt_by": "both"},
     }
     assert any(sentence.startswith(BOTH_KNOW) for sentence in certificate.not_protected)
-    inspection = Inspection.of(verify(folder), key_given=False)
+    inspection = Inspection(verify(folder), key_given=False)
     said = {section.title: " ".join(section.lines) for section in inspection.sections()}[TITLE]
     for words in ("By the source's own account", SESSION, "byte for byte", "how many ids the other one showed"):
         assert words in said

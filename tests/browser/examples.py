@@ -66,4 +66,4 @@ def _inspection(folder: Path) -> Inspection:
     ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=8, delta=1e-6))
     release = publish(_ratings(), Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=8), users=USERS, ledger=ledger)
     release.save(folder / "release")
-    return Inspection.of(verify(folder / "release"), key_given=False)
+    return Inspection(verify(folder / "release"), key_given=False)

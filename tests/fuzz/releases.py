@@ -254,7 +254,7 @@ def judge_release(folder: Path, seed: Seed, files: Files) -> None:
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, _: tags.add(tag)  # type: ignore[method-assign]
     with patch("vl_convert.vegalite_to_svg", lambda *_, **__: "<svg></svg>"):  # a picture holds numbers, and takes long
-        parser.feed(render_inspection(Inspection.of(release, key_given=False)))
+        parser.feed(render_inspection(Inspection(release, key_given=False)))
     require(tags <= _TAGS, f"tags in the page that its template has not: {sorted(tags - _TAGS)}")
 
 
@@ -385,13 +385,13 @@ def judge_notice(folder: Path, seed: Seed, files: Files) -> None:
         entry in _HONEST for name, entry in files.items() if name.endswith(ENDING) and not name.startswith(".")
     )
     try:
-        read = require_not_revoked(seed.meaning, folder)
+        _, remarks = require_not_revoked(seed.meaning, folder)
     except VerificationError as error:
         require("was revoked on" in str(error), f"a folder that was refused: {error}")
         require(honest, f"a notice that the key never signed: {error}")
         return
     require(not honest, "an honest notice that was overlooked")
-    for remark in read.remarks:
+    for remark in remarks:
         require(remark.isprintable() and len(remark) < MAX_REFUSAL_LENGTH, f"a remark not for a terminal: {remark!r}")
     raise InputError("nothing here revokes the release")
 

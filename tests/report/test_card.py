@@ -14,7 +14,7 @@ from pricdr.errors import InputError
 from pricdr.models import EASE, EASERelease, EASESource, RidgeRelease
 from pricdr.models.catalogue import METHODS
 from pricdr.pages import markdown, render
-from pricdr.release.certificate import Certificate, content_digest, seal
+from pricdr.release.certificate import Certificate, seal
 from pricdr.report.card import ModelCard
 from pricdr.report.evaluation import read_evaluation
 from pricdr.signing import fingerprint, public_text
@@ -225,7 +225,6 @@ def test_a_certificate_that_promises_too_much_is_not_repeated(final):
     content.pop("digest")
     content["epsilon"] = 0.1
     (final / COPY).write_bytes(seal(content))
-    assert json.loads((final / COPY).read_text())["digest"] == content_digest(content)
     card = ModelCard.of(final)
     text = text_of(card)
     assert "none that can be relied on: the certificate contradicts itself" in text

@@ -5,7 +5,7 @@ import pytest
 
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.errors import VerificationError
-from pricdr.release.checks import LEVELS, PublishedStep, check_floors, check_matrix, too_short
+from pricdr.release.checks import LEVELS, check_floors, check_matrix, too_short
 from pricdr.strategies import JLT, SJLT, Spectral
 
 pytestmark = pytest.mark.statistical
@@ -19,7 +19,7 @@ def _noise(rng, shape):
 
 def _refused(values, sigma=1.0) -> bool:
     try:
-        check_floors(PublishedStep(values, sigma / STEPS, sigma, 1e9))
+        check_floors(values, sigma, sigma / STEPS)
     except VerificationError:
         return True
     return False

@@ -44,7 +44,7 @@ def inspect(
         write_json(json_output, {"before": str(folder), "after": str(other), **found.to_dict()})
         return 0 if found.same else 1
     require_page(html)
-    inspection = Inspection.of(pricdr.verify(folder, public_key=public_key), key_given=public_key is not None)
+    inspection = Inspection(pricdr.verify(folder, public_key=public_key), key_given=public_key is not None)
     for section in inspection.sections():
         say(section.title)
         say_list(section.lines)

@@ -70,14 +70,14 @@ def check_revocations(release: "pricdr.Release | None", folder: Path | None) -> 
         raise ParameterError("--revocations takes back releases that verify: there is none here to look up")
     from pricdr.release.revocation import require_not_revoked
 
-    read = require_not_revoked(release, folder)
-    for remark in read.remarks[:_MAX_WARNINGS]:
+    count, remarks = require_not_revoked(release, folder)
+    for remark in remarks[:_MAX_WARNINGS]:
         warn(f"{folder}: {remark}")
-    if len(read.remarks) > _MAX_WARNINGS:
-        warn(f"{folder}: {len(read.remarks) - _MAX_WARNINGS:,} more were ignored")
+    if len(remarks) > _MAX_WARNINGS:
+        warn(f"{folder}: {len(remarks) - _MAX_WARNINGS:,} more were ignored")
     if release.certificate.signed_by is None:
         warn("the release is not signed: no notice can revoke it")
-    return f"no notice in {folder} revokes it ({read.count:,} read)"
+    return f"no notice in {folder} revokes it ({count:,} read)"
 
 
 def name_given(registry: Registry[T], text: str) -> str:

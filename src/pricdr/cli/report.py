@@ -35,7 +35,7 @@ def report(
         folder = read_folder(results, progress=progress)
         inspection = None
         if release is not None:
-            inspection = Inspection.of(pricdr.verify(release, public_key=public_key), key_given=public_key is not None)
+            inspection = Inspection(pricdr.verify(release, public_key=public_key), key_given=public_key is not None)
         text = page(folder, inspection=inspection, progress=progress)
     write_new(out, text.encode())
     runs = sum(len(experiment.runs) for experiment in folder.experiments)

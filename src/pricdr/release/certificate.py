@@ -9,9 +9,10 @@ from which is the business of ``issue``.
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import ROUND_CEILING, Decimal
+from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -34,19 +35,15 @@ def _printable(text: str) -> str:
     return text
 
 
-def words_rule(name: str, limit: int) -> Callable[[str], str]:
-    """Return a check of the words by which a source speaks for itself: they are shown wherever a release is."""
-
-    def require(text: str) -> str:
-        if not (0 < len(text) <= limit and text.isprintable() and text == text.strip()):
-            rule = f"1 to {limit} printable characters without a space at either end"
-            raise ParameterError(f"{name} must be {rule}, got {text!r:.60}")
-        return text
-
-    return require
+def require_words(name: str, limit: int, text: str) -> str:
+    """Refuse words by which a source speaks for itself that are not one clean line: they are shown with a release."""
+    if not (0 < len(text) <= limit and text.isprintable() and text == text.strip()):
+        rule = f"1 to {limit} printable characters without a space at either end"
+        raise ParameterError(f"{name} must be {rule}, got {text!r:.60}")
+    return text
 
 
-require_issuer: Final = words_rule("issuer", 200)
+require_issuer: Final = partial(require_words, "issuer", 200)
 
 
 def _calendar_day(text: str) -> str:
@@ -297,7 +294,7 @@ class Certificate(_Part):
             raise VerificationError(
                 f"certificate.json has schema_version {version!r:.40}, this software knows {SCHEMA_VERSION}"
             )
-        digest = content.pop("digest", None)
+        content.pop("digest", None)
         try:
             certificate = cls.model_validate(content)
         except ValidationError as error:
@@ -305,8 +302,8 @@ class Certificate(_Part):
             raise VerificationError(
                 f"certificate.json: {'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.60}"
             ) from error
-        # The bytes are compared too: a certificate has one spelling, so nothing can hide in spaces or number formats.
-        if digest != content_digest(content) or certificate.to_bytes() != raw:
+        # A certificate has one spelling, digest included: nothing can hide in spaces or number formats.
+        if certificate.to_bytes() != raw:
             raise VerificationError("certificate.json was changed after it was written: its digest does not fit")
         return certificate
 
@@ -322,8 +319,6 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: AN
 
 def alike(left: Any, right: Any) -> bool:  # noqa: ANN401 - whatever JSON can hold
     """Return whether two values are equal, figures up to the last bits: another machine may compute those otherwise."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(alike(left[key], right[key]) for key in left)
     if isinstance(left, float) and isinstance(right, float):
         return math.isclose(left, right, rel_tol=TOLERANCE)
     return bool(left == right)
@@ -362,12 +357,7 @@ def schema_text() -> str:
 
 def seal(content: dict[str, Any]) -> bytes:
     """Return the bytes of a certificate with this content: the content, closing with a digest of itself."""
-    return _canonical({**content, "digest": content_digest(content)})
-
-
-def content_digest(content: dict[str, Any]) -> str:
-    """Return the SHA-256 of a certificate's content without its digest, as hexadecimal text."""
-    return hashlib.sha256(_canonical(content)).hexdigest()
+    return _canonical({**content, "digest": hashlib.sha256(_canonical(content)).hexdigest()})
 
 
 def _canonical(content: dict[str, Any]) -> bytes:

@@ -1,10 +1,10 @@
 """Issues certificates from what was declared or drawn, and checks them: checking is issuing again and comparing.
 
-A *draft* is a certificate of which only what follows from nothing else has to be there: :data:`STATED`, the ε that was
-asked for, the declared bounds, and where the noise came from. :func:`issue` derives the rest from it and from the
-calibrated steps. So every figure and every sentence of a certificate has one source, and :func:`check`, which issues
-from the certificate itself, has nothing to keep in step with it. The words belong to the schema version: changing one
-means a new version, or older releases would no longer verify.
+A *draft* is a certificate of which only what follows from nothing else has to be there: what was declared, the ε that
+was asked for, and where the noise came from. :func:`issue` derives the rest from it and from the calibrated steps. So
+every figure and every sentence of a certificate has one source, and :func:`check`, which issues from the certificate
+itself, has nothing to keep in step with it. The words belong to the schema version: changing one means a new version,
+or older releases would no longer verify.
 """
 
 import math
@@ -35,6 +35,8 @@ from pricdr.release.certificate import (
     Certificate,
     EpsilonAtDelta,
     GroupFigure,
+    InputStatement,
+    ItemUniverse,
     LedgerStatement,
     NoiseStatement,
     StepStatement,
@@ -47,15 +49,12 @@ DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 """Where every certificate states its ε, beside its own δ."""
 GROUP_SIZES: Final = (5, 20, 100)
 """Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
-STATED: Final = (
-    *("delta", "unit", "strategy", "users", "items", "dim", "guide", "calibration", "input", "ledger"),
-    *("software", "issuer", "issued"),
-)
-"""Fields of a certificate that are declared, and follow from nothing else."""
 
 
 def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certificate:
     """Return the certificate of a draft, without its files; :class:`VerificationError` where it contradicts itself."""
+    given = InputStatement(**{**dict(draft.input), "item_universe": _item_universe(draft, calibrated)})
+    draft = draft.model_copy(update={"input": given})
     noisy, last, bounds = draft.noisy, calibrated[-1], declared_by(draft).bounds
     epsilon, nominal = _epsilons(draft, calibrated)
     _check_statements(draft, calibrated)
@@ -84,8 +83,10 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
         ),
         "not_protected": _not_protected(draft),
         "warnings": _warnings(draft, calibrated, bounds),
+        "signed_by": None,
+        "files": {},
     }
-    return Certificate.model_validate({**{name: getattr(draft, name) for name in STATED}, **derived})
+    return Certificate.model_validate({**dict(draft), **derived})
 
 
 def check(certificate: Certificate) -> None:
@@ -94,7 +95,7 @@ def check(certificate: Certificate) -> None:
         again = issue(certificate, calibrated_by(certificate))
     except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
         raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
-    # The last two are facts about the folder, which ``verify`` checks against it.
+    # These two are facts about the folder, which ``verify`` checks against it.
     stated, follows = (dict(leaves(c.model_dump(exclude={"files", "signed_by"}))) for c in (certificate, again))
     for name in {**stated, **follows}:
         _require_agreement(name, stated.get(name, "nothing"), follows.get(name, "nothing"))
@@ -157,7 +158,6 @@ def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerState
     ``foreseen``: what it would say of a release that is not recorded; there is no line and no hash of one yet.
     """
     line = balance.spends[-1]
-    place = {"recorded": line.recorded, "nonce": line.nonce, "opening": balance.opening, "head": line.hash}
     return LedgerStatement(
         releases=len(balance.spends),
         mu_total=balance.mu,
@@ -165,7 +165,10 @@ def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerState
         budget_epsilon=balance.budget.epsilon,
         budget_delta=balance.budget.delta,
         numbers=line.dim,
-        **{name: None if foreseen else value or None for name, value in place.items()},
+        recorded=None if foreseen else line.recorded,
+        nonce=None if foreseen else line.nonce,
+        opening=None if foreseen else balance.opening,
+        head=None if foreseen else line.hash,
     )
 
 
@@ -197,12 +200,10 @@ def _step(one: CalibratedStep, calibrated: Sequence[CalibratedStep], noisy: bool
 def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[float | None, float | None]:
     """Return the exact and the nominal ε; refuse an ε below what σ gives."""
     sigmas, asked = [one.grid.sigma for one in calibrated], c.asked
-    if not c.noisy:
-        if any(sigmas) or asked is not None:
-            raise VerificationError("a release without noise cannot state sigma or epsilon")
+    if {c.noisy} != {asked is not None, *(sigma > 0 for sigma in sigmas)}:
+        raise VerificationError("sigma and epsilon must be stated where there is noise, and nowhere else")
+    if asked is None:
         return None, None
-    if not all(sigmas) or asked is None:
-        raise VerificationError("sigma and epsilon must be stated where there is noise")
     delivered = _epsilon_at(calibrated, c.delta)
     if c.calibration == Calibration.PAPER.value:
         # Here σ follows from the nominal ε, not from what is delivered, so it has to be compared itself.
@@ -217,37 +218,29 @@ def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[flo
     return asked, None
 
 
+def _item_universe(c: Certificate, calibrated: Sequence[CalibratedStep]) -> ItemUniverse:
+    """Return where the items of a release came from, as its statement about the input calls it."""
+    if c.items is not None:
+        return "declared"
+    # Users outside the list may have rated items that nobody declared; which ones exist must not show.
+    if any(one.step.payer is UserGroup.UNLISTED for one in calibrated):
+        return "hashed into buckets"
+    return "read off the ratings" if BY_NAME[c.strategy.name].needs_catalogue else "not needed"
+
+
 def _check_statements(c: Certificate, calibrated: Sequence[CalibratedStep]) -> None:
     """Refuse statements that contradict each other where no derived field would show it."""
-    kind, universe = BY_NAME[c.strategy.name], c.input.item_universe
-    # Users outside the list may have rated items that nobody declared; which ones exist must not show.
-    hashes = c.items is None and any(one.step.payer is UserGroup.UNLISTED for one in calibrated)
+    if c.input.alignment is not None and c.input.user_list != "declared":
+        raise VerificationError("an aligned user list is a declared one, and this was read off the ratings")
+    if (c.guide is not None) != BY_NAME[c.strategy.name].takes_guide:
+        raise VerificationError(f"strategy {c.strategy.name} and the statement about a guide do not fit")
+    if c.guide is not None and c.guide.missing_users >= c.users:
+        raise VerificationError("the guide lacks every listed user")
+    account = c.ledger
+    if account is None:
+        return
     # Without noise a release costs more than any budget: no ledger can have paid for it.
-    total = total_mu(calibrated) if c.noisy else math.inf
-    faults = {
-        f"strategy {kind.name} needs an item universe, and none is stated": (
-            universe == "not needed" and kind.needs_catalogue
-        ),
-        f"strategy {kind.name} and the statement about hashed items do not fit": (
-            hashes != (universe == "hashed into buckets")
-        ),
-        "an item universe is declared with its size, or neither is stated": (
-            (universe == "declared") != (c.items is not None)
-        ),
-        "an aligned user list is a declared one, and this was read off the ratings": (
-            c.input.alignment is not None and c.input.user_list != "declared"
-        ),
-        f"strategy {kind.name} and the statement about a guide do not fit": (c.guide is not None) != kind.takes_guide,
-        "the guide lacks every listed user": c.guide is not None and c.guide.missing_users >= c.users,
-    }
-    for fault, found in faults.items():
-        if found:
-            raise VerificationError(fault)
-    if c.ledger is not None:
-        _check_account(c.ledger, total, total_numbers(calibrated))
-
-
-def _check_account(account: LedgerStatement, mu: float, numbers: int) -> None:
+    mu, numbers = total_mu(calibrated) if c.noisy else math.inf, total_numbers(calibrated)
     # At least what one release of that μ would cost; the true total counts more noisy numbers.
     least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
     if account.mu_total < mu * (1 - TOLERANCE) or account.epsilon_total < least * (1 - TOLERANCE):

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -173,7 +173,8 @@ class Release:
             raise ParameterError(f"allow_unverified checks nothing: give it or {named}, not both")
         with _opened(folder) as opened:
             certificate, _ = _read_certificate(opened)
-            return _read_rows(opened, certificate, verified=False)
+            matrix, users, _ = _read_rows(opened, certificate)
+        return Release(matrix, users, certificate)
 
 
 def verify(
@@ -202,11 +203,14 @@ def verify(
         opened.require_only(CERTIFICATE, *certificate.files, *([SIGNATURE] if certificate.signed_by else []))
         check(certificate)
         words = opened.read(README, limit=_MAX_README_LENGTH)
-        _require_hash(README, hashlib.sha256(words), certificate.files)
-        # People read README.md, not the certificate: a matching hash alone would let it promise anything.
-        if words != readme(certificate).encode():
-            raise VerificationError(f"{README} does not say what the certificate says")
-        release = _read_rows(opened, certificate, verified=True)
+        matrix, users, hashes = _read_rows(opened, certificate)
+    for name, digest in {README: hashlib.sha256(words).hexdigest(), **hashes}.items():
+        if digest != certificate.files[name]:
+            raise VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
+    # People read README.md, not the certificate: a matching hash alone would let it promise anything.
+    if words != readme(certificate).encode():
+        raise VerificationError(f"{README} does not say what the certificate says")
+    release = Release(matrix, users, certificate, verified=True)
     # Last, because it relies on a σ that has been checked.
     check_matrix(release.matrix, certificate)
     if revocations is not None:
@@ -293,46 +297,35 @@ def _check_signature(
         raise VerificationError(f"{SIGNATURE} is not a valid signature of {CERTIFICATE}")
 
 
-def _read_rows(opened: Folder, certificate: "Certificate", *, verified: bool) -> Release:
-    """Read the ids, then the matrix; to be ``verified``, their hashes must be those that are stated."""
-    count, hashes = certificate.users, certificate.files if verified else {}
+def _read_rows(opened: Folder, certificate: "Certificate") -> tuple[Float32Array, Ids, dict[str, str]]:
+    """Return the one tensor that such a release has and its ids, and the SHA-256 of both files, by name.
+
+    Nothing is parsed: the header is compared with the only one there can be, and ids have one spelling.
+    """
+    count, dim = certificate.users, certificate.dim
     content = opened.read(USERS, limit=min(count * (4 * MAX_ID_LENGTH + 1), memory_limit() // 4))
-    _require_hash(USERS, hashlib.sha256(content), hashes)
     if (lines := content.count(b"\n")) != count:
         raise VerificationError(f"{USERS} has {lines:,} lines, the certificate states {count:,} users")
     try:
         users = parse_id_lines("user", content)
     except InputError as error:
         raise VerificationError(f"{USERS}: {error}") from error
-    return Release(_read_matrix(opened, certificate, hashes), users, certificate, verified=verified)
-
-
-def _read_matrix(opened: Folder, certificate: "Certificate", hashes: Mapping[str, str]) -> Float32Array:
-    """Read the one tensor that such a release has; its header is compared, never parsed."""
-    users, dim = certificate.users, certificate.dim
-    header = _header(users, dim)
-    size = len(header) + 4 * users * dim
+    header = _header(count, dim)
+    size = len(header) + 4 * count * dim
     with opened.file(MATRIX, limit=size) as descriptor, open(descriptor, "rb", closefd=False) as file:
-        stated, found = f"{users:,} users x {dim:,} numbers", os.fstat(descriptor).st_size
+        stated, found = f"{count:,} users x {dim:,} numbers", os.fstat(descriptor).st_size
         if found != size:
             raise VerificationError(f"{MATRIX} has {found:,} bytes; {stated} take {size:,}")
         if file.read(len(header)) != header:
             raise VerificationError(f"{MATRIX} does not begin as one tensor of {stated} does")
         require_memory(size, stated)
-        matrix = np.empty((users, dim), dtype="<f4")
+        matrix = np.empty((count, dim), dtype="<f4")
         digest = hashlib.sha256(header)
         for part in row_chunks(matrix):
             if file.readinto(part.data.cast("B")) != part.nbytes:
                 raise VerificationError(f"{MATRIX} was cut off while it was being read")
             digest.update(part.data)
-    _require_hash(MATRIX, digest, hashes)
-    return matrix
-
-
-def _require_hash(name: str, digest: "hashlib._Hash", hashes: Mapping[str, str]) -> None:
-    actual = digest.hexdigest()
-    if hashes.get(name, actual) != actual:
-        raise VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
+    return matrix, users, {USERS: hashlib.sha256(content).hexdigest(), MATRIX: digest.hexdigest()}
 
 
 def _header(users: int, dim: int) -> bytes:

@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +43,6 @@ _COMPARED_AT: Final = 0.05
 """False alarms of the test that the sentences on two releases speak of."""
 _RATINGS: Final = 20
 """Of the user whose whole profile they speak of."""
-_MANY: Final = 1 << 30
 _SENTENCES: Final = ("not_protected", "warnings")
 """Fields that are lists of sentences, which may begin anywhere in the list."""
 GROUPS: Final = {
@@ -63,92 +63,67 @@ GROUPS: Final = {
 
 
 @dataclass(frozen=True)
-class Signer:
-    """The key that signed a release."""
-
-    public_key: str
-    """Base64 of its 32 bytes, as in the certificate."""
-    fingerprint: str
-    """SHA-256 of the key in DER (SubjectPublicKeyInfo), hexadecimal: what OpenSSL computes from the PEM file."""
-    given: bool
-    """Whether the reader asked for this very key."""
-
-
-@dataclass(frozen=True)
-class NoiseAndSignal:
-    """How much of the published numbers is noise."""
-
-    sigma: float
-    sensitivity: float
-    noise_length: float
-    """The typical length of the noise in one user's row."""
-    mean_square: float
-    """Of the published numbers."""
-    noise_mean_square: float
-    """Of their noise alone, as certified."""
-    error: float
-    """The standard error of a mean square of noise alone, relative to it."""
-    noise_share: float
-    """The share of noise in the mean square; about 1 where nothing but noise can be seen."""
-
-    @classmethod
-    def of(cls, release: Release) -> "NoiseAndSignal":
-        """Compare the published numbers with their noise: both are public, so this costs nobody anything."""
-        c = release.certificate
-        total = math.fsum(float(np.square(rows, dtype=np.float64).sum()) for rows in row_chunks(release.matrix))
-        published = [step for step in c.steps if step.published]
-        row_noise = math.fsum(step.numbers * step.sigma**2 for step in published)
-        fourth = math.fsum(step.numbers * step.sigma**4 for step in published)
-        mean_square = total / release.matrix.size
-        return cls(
-            sigma=c.sigma,
-            sensitivity=c.sensitivity,
-            noise_length=math.sqrt(row_noise),
-            mean_square=mean_square,
-            noise_mean_square=row_noise / c.dim,
-            # The square of a centred normal has variance 2σ⁴.
-            error=math.sqrt(2 * fourth / len(release.users)) / row_noise if row_noise else 0.0,
-            noise_share=row_noise / c.dim / mean_square if mean_square else 0.0,
-        )
-
-
-@dataclass(frozen=True)
 class Inspection:
-    """What an auditor sees of one release."""
+    """What an auditor sees of one verified release."""
 
-    certificate: Certificate
-    inspected: str
-    """The day, in UTC."""
-    signer: Signer | None
-    hashes: dict[str, str]
-    noise: NoiseAndSignal
-    trade_off: TradeOff | None
-    """None where nothing is promised."""
+    release: Release
+    key_given: bool
+    """Whether it was verified against a public key that the auditor has."""
 
-    @classmethod
-    def of(cls, release: Release, *, key_given: bool) -> "Inspection":
-        """Return what can be told about a verified release; ``key_given``: it was verified against a public key."""
-        assert release.verified, "a report on a release that was not checked would vouch for it"
-        c, key = release.certificate, release.certificate.signed_by
-        return cls(
-            certificate=c,
-            inspected=today(),
-            signer=None if key is None else Signer(key, fingerprint(public_from_text(key)), key_given),
-            hashes={CERTIFICATE: hashlib.sha256(c.to_bytes()).hexdigest(), **c.files},
-            noise=NoiseAndSignal.of(release),
-            trade_off=trade_off_of(c),
-        )
+    def __post_init__(self) -> None:
+        assert self.release.verified, "a report on a release that was not checked would vouch for it"
+
+    @property
+    def certificate(self) -> Certificate:
+        """Its certificate."""
+        return self.release.certificate
+
+    @property
+    def fingerprint(self) -> str | None:
+        """SHA-256 of the signer's key in DER, hexadecimal: what OpenSSL computes from the PEM file."""
+        key = self.certificate.signed_by
+        return None if key is None else fingerprint(public_from_text(key))
 
     @property
     def signature(self) -> list[str]:
         """Who signed it, in words."""
-        if self.signer is None:
+        if self.fingerprint is None:
             return ["Not signed: anybody can have made this release."]
-        by = "the public key that was given" if self.signer.given else "a key that nobody vouched for here"
+        by = "the public key that was given" if self.key_given else "a key that nobody vouched for here"
         return [
             f"Signed (Ed25519) by {by}.",
-            f"Its fingerprint, the SHA-256 of the key in DER: {self.signer.fingerprint}.",
+            f"Its fingerprint, the SHA-256 of the key in DER: {self.fingerprint}.",
         ]
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of every file but the signature, by name."""
+        return {CERTIFICATE: hashlib.sha256(self.certificate.to_bytes()).hexdigest(), **self.certificate.files}
+
+    @cached_property
+    def noise(self) -> dict[str, float]:
+        """How much of the published numbers is noise: both are public, so this costs nobody anything.
+
+        ``noise_length`` is the typical length of the noise in one user's row. ``noise_share``, its share in the mean
+        square of the numbers, is about 1 where nothing but noise can be seen; ``error`` is the standard error of a mean
+        square of noise alone, relative to it.
+        """
+        c, matrix = self.certificate, self.release.matrix
+        total = math.fsum(float(np.square(rows, dtype=np.float64).sum()) for rows in row_chunks(matrix))
+        published = [step for step in c.steps if step.published]
+        row_noise = math.fsum(step.numbers * step.sigma**2 for step in published)
+        fourth = math.fsum(step.numbers * step.sigma**4 for step in published)
+        mean_square = total / matrix.size
+        return {
+            "sigma": c.sigma,
+            "sensitivity": c.sensitivity,
+            "noise_length": math.sqrt(row_noise),
+            "mean_square": mean_square,
+            "noise_mean_square": row_noise / c.dim,
+            # The square of a centred normal has variance 2σ⁴.
+            "error": math.sqrt(2 * fourth / len(matrix)) / row_noise if row_noise else 0.0,
+            "noise_share": row_noise / c.dim / mean_square if mean_square else 0.0,
+        }
 
     def sections(self) -> list[ReadmeSection]:
         """Return all of it in words: what README.md says, and what it cannot say."""
@@ -162,54 +137,53 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it for programs; ``docs/privacy-officer.md`` documents the layout."""
-        c = self.certificate
+        c, curve = self.certificate, trade_off_of(self.certificate)
+        signer = {"public_key": c.signed_by, "fingerprint": self.fingerprint, "given": self.key_given}
+        trade_off = None
+        if curve is not None:
+            names = ("false_alarms", "detections", "detections_by_epsilon_delta")
+            points = [dict(zip(names, point, strict=True)) for point in _points(curve)]
+            trade_off = {"law": "gaussian", **asdict(curve), "points": points, "curve": curve.curve()}
         return {
             "layout_version": INSPECTION_LAYOUT,
             "software": f"pricdr {__version__}",
-            "inspected": self.inspected,
+            "inspected": today(),
             "verified": True,
             "issuer": c.issuer,
             "issued": c.issued,
             "recorded": None if c.ledger is None else c.ledger.recorded,
-            "signature": None if self.signer is None else asdict(self.signer),
+            "signature": None if c.signed_by is None else signer,
             "sha256": self.hashes,
-            "noise_and_signal": asdict(self.noise),
-            "trade_off": self._trade_off_content(),
+            "noise_and_signal": self.noise,
+            "trade_off": trade_off,
             "sections": [asdict(section) for section in self.sections()],
             "certificate": c.model_dump(mode="json"),
         }
 
-    def _trade_off_content(self) -> dict[str, Any] | None:
-        if (curve := self.trade_off) is None:
-            return None
-        names = ("false_alarms", "detections", "detections_by_epsilon_delta")
-        points = [dict(zip(names, point, strict=True)) for point in _points(curve)]
-        return {"law": "gaussian", **asdict(curve), "points": points, "curve": [list(point) for point in curve.curve()]}
-
     def _trade_off_lines(self) -> list[str]:
-        if self.trade_off is None:
+        if (curve := trade_off_of(self.certificate)) is None:
             return ["No curve: without noise that stays secret, nothing is kept from anybody."]
         return [
-            f"The best test that anybody can make of one {self.certificate.unit}, at most: {_rates(self.trade_off)}.",
+            f"The best test that anybody can make of one {self.certificate.unit}, at most: {_rates(curve)}.",
             f"This limit is exact for the noise that was added: the curve of a Gaussian mechanism at mu "
-            f"{self.trade_off.mu:.6g}. It allows less than epsilon and delta alone would.",
+            f"{curve.mu:.6g}. It allows less than epsilon and delta alone would.",
         ]
 
     def _noise_lines(self) -> list[str]:
         noise = self.noise
-        if not noise.sigma:
+        if not noise["sigma"]:
             return ["There is no noise."]
-        seen = noise.mean_square / noise.noise_mean_square - 1
+        seen = noise["mean_square"] / noise["noise_mean_square"] - 1
         share = (
             "nothing in their size tells them from noise alone"
-            if seen < 3 * noise.error
-            else f"noise is {min(1.0, noise.noise_share):.1%} of their mean square"
+            if seen < 3 * noise["error"]
+            else f"noise is {min(1.0, noise['noise_share']):.1%} of their mean square"
         )
-        row = math.sqrt(noise.mean_square * self.certificate.dim)
+        row = math.sqrt(noise["mean_square"] * self.certificate.dim)
         return [
-            f"One {self.certificate.unit} moves what is published by at most {noise.sensitivity:.4g}, measured in the "
-            f"last step; the noise in one user's row has a typical length of {noise.noise_length:.4g}, and a published "
-            f"row, noise included, of {row:.4g} (root mean square).",
+            f"One {self.certificate.unit} moves what is published by at most {noise['sensitivity']:.4g}, measured in "
+            f"the last step; the noise in one user's row has a typical length of {noise['noise_length']:.4g}, and a "
+            f"published row, noise included, of {row:.4g} (root mean square).",
             f"Over all published numbers, {share}.",
         ]
 
@@ -223,29 +197,26 @@ def render_inspection(inspection: Inspection) -> str:
             "A pricdr release, inspected",
             lead=[words[0].lines[-1], Facts(facts)],
             sections=[attack_section(c), *(Section(part.title, [Bullets(part.lines)]) for part in words)],
-            footer=[f"Verified and inspected on {inspection.inspected} (UTC) with pricdr {__version__}."],
+            footer=[f"Verified and inspected on {today()} (UTC) with pricdr {__version__}."],
         )
     )
 
 
 def attack_section(c: Certificate, *lead: str) -> Section:
     """Return the section of a page that shows what an attacker could learn, drawn and in figures."""
-    return Section("What an attacker could learn", [*lead, *_learnt(c)], "release-attack")
-
-
-def _learnt(c: Certificate) -> Iterator[Block | str]:
+    title, id = "What an attacker could learn", "release-attack"
     if (curve := trade_off_of(c)) is None:
-        yield "Everything: nothing is promised, and no curve can be drawn."
-        return
-    yield (
-        f"Somebody who knows everything except one {c.unit} looks at this release and says whether it is there. Of 100 "
-        f"releases without it, let 5 be called suspicious by mistake; then of 100 releases with it, at most "
-        f"{percent_up(curve.detections(0.05)).removesuffix(' %')} are found. Blind guessing finds 5."
-    )
-    yield _drawn(curve, c.unit)
+        return Section(title, [*lead, "Everything: nothing is promised, and no curve can be drawn."], id)
     header = ["false alarms", "detections, at most", "by (ε, δ) alone"]
     rows = [list(map(percent_up, point)) for point in _points(curve)]
-    yield table("release-rates", "False alarms against detections, in figures", header, rows, names=0)
+    learnt: list[Block | str] = [
+        f"Somebody who knows everything except one {c.unit} looks at this release and says whether it is there. Of 100 "
+        f"releases without it, let 5 be called suspicious by mistake; then of 100 releases with it, at most "
+        f"{percent_up(curve.detections(0.05)).removesuffix(' %')} are found. Blind guessing finds 5.",
+        _drawn(curve, c.unit),
+        table("release-rates", "False alarms against detections, in figures", header, rows, names=0),
+    ]
+    return Section(title, [*lead, *learnt], id)
 
 
 def _points(curve: TradeOff) -> list[tuple[float, float, float]]:
@@ -326,7 +297,7 @@ class ReleaseChange:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it for programs; ``docs/privacy-officer.md`` documents the layout."""
-        return {"layout_version": DIFFERENCE_LAYOUT, **asdict(self), "sentences": list(self.sentences)}
+        return {"layout_version": DIFFERENCE_LAYOUT, **asdict(self)}
 
 
 def difference(before: Release, after: Release) -> ReleaseChange:
@@ -350,7 +321,7 @@ def difference(before: Release, after: Release) -> ReleaseChange:
 
 
 def _verdict(a: Certificate, b: Certificate) -> str:
-    losses = [(_loss(a, ratings), _loss(b, ratings)) for ratings in (1, _MANY)]
+    losses = [(_loss(a, ratings), _loss(b, ratings)) for ratings in (1, math.inf)]
     if all(alike(*pair) for pair in losses):
         return "A and B promise the same." if losses[0][0] < math.inf else "Neither A nor B promises anything."
     if all(left >= right for left, right in losses):
@@ -363,7 +334,7 @@ def _verdict(a: Certificate, b: Certificate) -> str:
     return f"{name} promises more than {other} to users with at least {enough:,} ratings, and less to those with fewer."
 
 
-def _loss(c: Certificate, ratings: int) -> float:
+def _loss(c: Certificate, ratings: float) -> float:
     """Return μ of a change of so many ratings of one user, at worst."""
     if c.mu is None or not c.promises:
         return math.inf

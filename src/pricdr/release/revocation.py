@@ -15,7 +15,7 @@ A signed certificate begins with a brace and a notice with its first line, so th
 
 import json
 import os
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -24,20 +24,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from pricdr.errors import InputError, OutputError, VerificationError, printable
 from pricdr.files import write_new
-from pricdr.release.certificate import Day, PublicKey, Sha256, today, words_rule
+from pricdr.release.certificate import Day, PublicKey, Sha256, require_words, today
 from pricdr.release.folder import Release, require_outside_releases, verify
 from pricdr.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
 from pricdr.untrusted import Folder
 
 ENDING: Final = ".revocation"
 FIRST_LINE: Final = b"pricdr revocation notice 1\n"
-"""Every signed message of this kind begins so, and no certificate does: those begin with a brace."""
 MAX_NOTICE: Final = 8192
 MAX_ENTRIES: Final = 10_000
 """In a folder of notices. More is a refusal, not a shrug: the one that matters might be the next."""
 
 
-require_reason: Final = words_rule("reason", 400)
+require_reason: Final = partial(require_words, "reason", 400)
 Reason: TypeAlias = Annotated[str, AfterValidator(require_reason)]
 
 
@@ -77,16 +76,6 @@ class Notice(BaseModel):
         return notice
 
 
-@dataclass(frozen=True)
-class NoticesRead:
-    """What a folder of notices held that did not revoke the release in question."""
-
-    count: int
-    """All notices, by whatever key and about whatever release."""
-    remarks: tuple[str, ...]
-    """What was ignored that somebody should know of, one line each."""
-
-
 def revoke(
     folder: str | os.PathLike[str], *, key: str | os.PathLike[str], reason: str, out: str | os.PathLike[str]
 ) -> Path:
@@ -117,11 +106,11 @@ def revoke(
     return file
 
 
-def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> NoticesRead:
-    """Refuse a release that the key which signed it has revoked; return what else its folder of notices held.
+def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> tuple[int, list[str]]:
+    """Refuse a release that the key which signed it has revoked; :class:`VerificationError` quotes the notice.
 
-    :class:`VerificationError` quotes the notice. What is malformed, a link or signed by another key revokes nothing.
-    A file that cannot be read is a refusal: it might.
+    What is malformed, a link or signed by another key revokes nothing. A file that cannot be read is a refusal: it
+    might. Return how many notices were read, whatever they are about, and a line for each file that was ignored.
     """
     count, remarks = 0, []
     with Folder.opened(Path(notices), "a folder of revocation notices", error=VerificationError) as opened:
@@ -141,4 +130,4 @@ def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> No
                 by = f"on {notice.revoked} by the key that signed it"
                 raise VerificationError(f'the release was revoked {by}, for this reason: "{notice.reason}"')
             remarks.append(f"{shown} names this release and was ignored: another key signed it")
-    return NoticesRead(count, tuple(remarks))
+    return count, remarks

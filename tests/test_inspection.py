@@ -1,4 +1,4 @@
-"""An inspection: everything about a release for a screen, for programs and on one page that loads nothing."""
+"""An inspection: all about a release for a screen, programs and one page that loads nothing; of two, what differs."""
 
 import hashlib
 import json
@@ -21,24 +21,29 @@ KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 USERS = [f"u{at:03}" for at in range(60)]
 RATINGS = Ratings.from_triples([u for u in USERS for _ in "12"], [f"i{at % 7}" for at in range(120)])
 HOSTILE = "</title><script>alert(1)</script><img src=x onerror=y> & \"'`{{ 7*7 }}{% raw %}"
+BY_USER = {"unit": "user", "bounds": Bounds(clip=2.0)}
 
 
-def inspected(folder, *, key_given=False, signed=True, **options):
-    given = {"strategy": JLT(dim=8), "users": USERS, **options}
-    release = publish(RATINGS, given.pop("promise", Guarantee(epsilon=4, delta=1e-6)), **given)
-    release.save(folder / "r", signing_key=KEY if signed else None)
-    return Inspection(verify(folder / "r"), key_given=key_given)
+@pytest.fixture
+def saved(tmp_path):
+    """Publish, save and verify."""
+
+    def run(name, *, ratings=RATINGS, epsilon=4, delta=1e-6, unit="rating", key=None, **options):
+        given = {"strategy": JLT(dim=8), "users": USERS, **options}
+        release = publish(ratings, Guarantee(epsilon=epsilon, delta=delta, unit=unit), **given)
+        return verify(release.save(tmp_path / name, signing_key=key))
+
+    return run
 
 
-def test_the_layout_of_version_1(tmp_path):
+def test_the_layout_of_version_1_and_what_files_and_key_it_names(saved, tmp_path):
     """What ``docs/privacy-officer.md`` documents: programs rely on these names."""
-    content = inspected(tmp_path, issuer="Films").to_dict()
+    content = Inspection(saved("r", issuer="Films", key=KEY), key_given=True).to_dict()
     assert list(content) == [
         *("layout_version", "software", "inspected", "verified", "issuer", "issued", "recorded", "signature", "sha256"),
         *("noise_and_signal", "trade_off", "sections", "certificate"),
     ]
-    assert content["layout_version"] == 1
-    assert set(content["signature"]) == {"public_key", "fingerprint", "given"}
+    assert (content["layout_version"], content["verified"]) == (1, True)
     assert set(content["noise_and_signal"]) == {
         *("sigma", "sensitivity", "noise_length", "mean_square", "noise_mean_square", "error", "noise_share"),
     }
@@ -48,51 +53,37 @@ def test_the_layout_of_version_1(tmp_path):
     written = json.loads((tmp_path / "r" / "certificate.json").read_text())
     del written["digest"]
     assert content["certificate"] == {"nominal_epsilon": None, **written}
-
-
-def test_hashes_and_signer_are_those_of_the_files(tmp_path):
-    content = inspected(tmp_path, key_given=True).to_dict()
-    folder = tmp_path / "r"
     for name in ("certificate.json", "release.safetensors", "users.txt", "README.md"):
-        assert content["sha256"][name] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        assert content["sha256"][name] == hashlib.sha256((tmp_path / "r" / name).read_bytes()).hexdigest()
     der = bytes.fromhex("302a300506032b6570032100") + KEY.public_key().public_bytes_raw()  # RFC 8410
     assert content["signature"] == {
         "public_key": public_text(KEY.public_key()),
         "fingerprint": hashlib.sha256(der).hexdigest(),
         "given": True,
     }
-    assert content["verified"] is True
+
+
+def test_whose_signature_it_is_is_said_everywhere(saved):
+    unsigned, signed = saved("unsigned"), saved("signed", key=KEY)
+    for inspection, words in (
+        (Inspection(unsigned, key_given=False), "ot signed: anybody can have made this release"),
+        (Inspection(signed, key_given=True), "by the public key that was given"),
+        (Inspection(signed, key_given=False), "by a key that nobody vouched for here"),
+    ):
+        for text in (str(inspection.sections()), render_inspection(inspection)):
+            assert words in text
+            assert sum(said in text for said in ("ot signed: anybody", "that was given", "nobody vouched")) == 1
+            assert (inspection.fingerprint or "") in text
+        assert (inspection.to_dict()["signature"] is None) == (inspection.release is unsigned)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"signed": False}, "ot signed: anybody can have made this release"),
-        ({"key_given": True}, "the public key that was given"),
-        ({"key_given": False}, "a key that nobody vouched for here"),
-    ],
-)
-def test_whose_signature_it_is_is_said_everywhere(tmp_path, options, words):
-    inspection = inspected(tmp_path, **options)
-    others = {"ot signed: anybody", "that was given", "nobody vouched"} - {part for part in [words] if part}
-    for text in (str(inspection.sections()), render_inspection(inspection)):
-        assert words in text
-        assert sum(other in text for other in others) == (sum(other in words for other in others))
-        assert inspection.signer is None or inspection.signer.fingerprint in text
-    assert (inspection.to_dict()["signature"] is None) == (inspection.signer is None)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "promise", "bounds"),
-    [
-        (JLT(dim=8), Guarantee(epsilon=1, delta=1e-6), Bounds()),
-        (Spectral(dim=4), Guarantee(epsilon=8, delta=1e-8), Bounds()),
-        (JLT(dim=4), Guarantee(epsilon=4, delta=1e-6, unit="user"), Bounds(clip=2.0)),
-    ],
+    "terms",
+    [{"epsilon": 1}, {"epsilon": 8, "delta": 1e-8, "strategy": Spectral(dim=4)}, BY_USER],
     ids=["rating", "learnt", "user"],
 )
-def test_the_curve_is_that_of_the_release_s_own_mu(tmp_path, strategy, promise, bounds):
-    content = inspected(tmp_path, strategy=strategy, promise=promise, bounds=bounds).to_dict()
+def test_the_curve_is_that_of_the_release_s_own_mu(saved, terms):
+    content = Inspection(saved("r", **terms), key_given=False).to_dict()
     curve, mu = content["trade_off"], content["certificate"]["mu"]
     assert curve["mu"] == mu
     for point in curve["points"]:
@@ -104,73 +95,48 @@ def test_the_curve_is_that_of_the_release_s_own_mu(tmp_path, strategy, promise, 
             assert y == pytest.approx(norm.cdf(norm.ppf(x) + mu * LATTICE_FACTOR), abs=1e-9)
 
 
-@pytest.mark.parametrize("insecure", [{"insecure_seed": 1}, {"insecure_no_noise": True}])
-def test_a_release_that_is_not_private_has_no_curve(tmp_path, insecure):
-    inspection = inspected(tmp_path, **insecure)
-    assert inspection.to_dict()["trade_off"] is None
-    page = render_inspection(inspection)
-    assert "none: NOT PRIVATE" in page
-    assert "<svg" not in page
+def test_a_release_that_is_not_private_has_no_curve(saved):
+    for insecure in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
+        inspection = Inspection(saved(str(insecure), **insecure), key_given=False)
+        assert inspection.to_dict()["trade_off"] is None
+        page = render_inspection(inspection)
+        assert "none: NOT PRIVATE" in page
+        assert "<svg" not in page
 
 
-def test_noise_and_signal_are_told_apart(tmp_path):
+def test_noise_and_signal_are_told_apart(saved):
     """Users with many ratings in one direction stand out of the noise; unrated users do not."""
-    (tmp_path / "loud").mkdir()
-    (tmp_path / "silent").mkdir()
     loud = Ratings.from_triples([u for u in USERS for _ in range(400)], [f"i{at}" for _ in USERS for at in range(400)])
     for name, ratings in (("loud", loud), ("silent", Ratings.from_triples(["nobody"], ["i"]))):
-        release = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=8), users=USERS)
-        noise = Inspection(verify(release.save(tmp_path / name / "r")), key_given=False).noise
-        signal = noise.mean_square / noise.noise_mean_square - 1
-        assert noise.noise_length == pytest.approx(noise.sigma * math.sqrt(8))
+        noise = Inspection(saved(name, ratings=ratings), key_given=False).noise
+        signal = noise["mean_square"] / noise["noise_mean_square"] - 1
+        assert noise["noise_length"] == pytest.approx(noise["sigma"] * math.sqrt(8))
         assert (signal > 5) == (name == "loud")
-        assert abs(signal) < 6 * noise.error or name == "loud"
-        assert noise.noise_share == pytest.approx(1 / (1 + signal))
+        assert abs(signal) < 6 * noise["error"] or name == "loud"
+        assert noise["noise_share"] == pytest.approx(1 / (1 + signal))
 
 
-def test_the_page_loads_nothing_and_is_whole(tmp_path):
+def test_the_page_loads_nothing_and_shows_all_that_the_screen_does(saved, tmp_path):
     ledger = Ledger.create(tmp_path / "budget.jsonl", Guarantee(epsilon=8, delta=1e-6))
-    inspection = inspected(tmp_path, issuer=HOSTILE, ledger=ledger)
+    inspection = Inspection(saved("r", issuer=HOSTILE, ledger=ledger), key_given=False)
     text = render_inspection(inspection)
     page = require_self_contained(text)
     assert HOSTILE.replace(" %", "\xa0%") in page.text, "words of a source are text"
     assert "<script>alert" not in text
     assert "49" not in re.findall(r"issuer.{0,200}", page.text)[0]
-    # Everything that the screen shows is in the page.
     for section in inspection.sections():
         for line in (section.title, *section.lines):
             assert line.replace(" %", "\xa0%") in page.text
-    for shown in (inspection.certificate.issued, inspection.certificate.ledger.recorded):
-        assert shown in page.text
-
-
-def test_the_page_shows_the_curve_and_the_lengths(tmp_path):
-    inspection = inspected(tmp_path)
-    page = require_self_contained(render_inspection(inspection))
     # A picture says its figures; without altair there are only the words.
     words = page.text + " ".join(page.values("img", "alt"))
     assert "5\xa0% false alarms, 21\xa0% detections" in words
-    assert "at most 21 are found. Blind guessing finds 5." in page.text
-    noise = inspection.noise
-    row = math.sqrt(noise.mean_square * inspection.certificate.dim)
-    for length in (noise.sensitivity, noise.noise_length, row):
-        assert f"{length:.4g}" in page.text
-
-
-FEW = Ratings.from_triples(["a", "b", "c", "d"], ["x", "y", "x", "z"])
-PROMISE = Guarantee(epsilon=4, delta=1e-6)
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """Publish, save and verify."""
-
-    def run(name, key=None, **options):
-        given = {"strategy": JLT(dim=4), "users": FEW.users, "promise": PROMISE, **options}
-        release = publish(FEW, given.pop("promise"), **given)
-        return verify(release.save(tmp_path / name, signing_key=key))
-
-    return run
+    noise, c = inspection.noise, inspection.certificate
+    lengths = noise["sensitivity"], noise["noise_length"], math.sqrt(noise["mean_square"] * c.dim)
+    for shown in (
+        *("at most 21 are found. Blind guessing finds 5.", c.issued, c.ledger.recorded),
+        *(f"{length:.4g}" for length in lengths),
+    ):
+        assert shown in page.text
 
 
 def fields(found):
@@ -190,77 +156,61 @@ def test_of_the_same_ratings_only_noise_and_key_differ(saved, tmp_path):
         assert found.to_dict()["same"] is same
 
 
-CHANGES = {
-    "epsilon": ({"promise": Guarantee(epsilon=2, delta=1e-6)}, {"epsilon", "sigma", "mu"}),
-    "delta": ({"promise": Guarantee(epsilon=4, delta=1e-7)}, {"delta", "sigma"}),
-    "unit": ({"promise": Guarantee(epsilon=4, delta=1e-6, unit="user"), "bounds": Bounds(clip=2.0)}, {"unit"}),
-    "strategy": ({"strategy": SJLT(dim=4), "items": ["x", "y"]}, {"strategy.name", "items", "input.item_universe"}),
-    "dim": ({"strategy": JLT(dim=6)}, {"dim", "steps.0.numbers"}),
-    "issuer": ({"issuer": "Films"}, {"issuer"}),
-    "key": ({"key": KEY}, {"signed_by"}),
-    "list": ({"users": None}, {"input.user_list", "not_protected"}),
-    "private": ({"insecure_seed": 1}, {"private", "noise.source"}),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_what_changed_is_named(saved, name):
-    options, expected = CHANGES[name]
-    found = difference(saved("one"), saved("two", **options))
-    assert expected <= set(fields(found))
-    assert not found.same
+def test_what_changed_is_named_backwards_as_forwards(saved):
+    one = saved("one")
+    for at, (options, expected) in enumerate(
+        (
+            ({"epsilon": 2}, {"epsilon", "sigma", "mu"}),
+            ({"delta": 1e-7}, {"delta", "sigma"}),
+            (BY_USER, {"unit"}),
+            ({"strategy": SJLT(dim=4), "items": ["i1"]}, {"strategy.name", "items", "input.item_universe"}),
+            ({"strategy": JLT(dim=6)}, {"dim", "steps.0.numbers"}),
+            ({"issuer": "Films"}, {"issuer"}),
+            ({"key": KEY}, {"signed_by"}),
+            ({"users": None}, {"input.user_list", "not_protected"}),
+            ({"insecure_seed": 1}, {"private", "noise.source"}),
+        )
+    ):
+        other = saved(str(at), **options)
+        there, back = difference(one, other), difference(other, one)
+        assert expected <= set(fields(there))
+        assert not there.same
+        turned = {field: pair[::-1] for field, pair in fields(back).items()}
+        assert {**turned, "not_protected": 0} == {**fields(there), "not_protected": 0}, "sentences come in their order"
 
 
 def test_users_are_counted(saved):
-    one = saved("one")
-    assert vars(difference(one, saved("two", users=["b", "a", "e"])).users) == {
-        **{"kept": 2, "added": 1, "removed": 2, "reordered": True},
-    }
+    one = saved("one", users=["a", "b", "c", "d"])
+    other = saved("two", users=["b", "a", "e"])
+    counted = {"kept": 2, "added": 1, "removed": 2, "reordered": True}
+    assert vars(difference(one, other).users) == counted
+    assert vars(difference(other, one).users) == {**counted, "added": 2, "removed": 1}
     assert not difference(one, saved("three", users=["a", "c", "e"])).users.reordered
 
 
 def test_a_sentence_that_goes_does_not_make_the_others_look_new(saved):
-    found = difference(saved("one", users=None), saved("two", users=FEW.users))
+    found = difference(saved("one", users=None), saved("two"))
     sentences = [(change.before, change.after) for change in found.changes if change.field == "not_protected"]
     assert len(sentences) == 2
     assert sentences[0][0].startswith("Who has ratings at all")
     assert sentences[1][1].startswith("The user list itself")
 
 
-def test_it_reads_backwards_as_forwards(saved):
-    one, two = saved("one"), saved("two", promise=Guarantee(epsilon=2, delta=1e-6), users=["a"])
-    there, back = difference(one, two), difference(two, one)
-    assert {field: pair[::-1] for field, pair in fields(there).items() if field != "not_protected"} == {
-        field: pair for field, pair in fields(back).items() if field != "not_protected"
-    }
-    assert (there.users.added, there.users.removed) == (back.users.removed, back.users.added)
-
-
-USER = {"bounds": Bounds(clip=2.0)}
-
-
-def test_a_user_unit_is_not_shown_as_the_end_of_a_limit(saved):
-    """Its certificate has no figures for a whole user, because the promise is about whole users."""
+def test_a_figure_without_a_limit_is_told_from_one_that_the_unit_covers_and_from_what_is_not_stated(saved):
+    """A certificate for the user unit has no figures for a whole user, because the promise is about whole users."""
     rating = saved("rating")
-    user = saved("user", promise=Guarantee(epsilon=4, delta=1e-6, unit="user"), **USER)
-    found = fields(difference(rating, user))
+    found = fields(difference(rating, saved("user", **BY_USER)))
     worst = {field: pair for field, pair in found.items() if field.endswith("_at_worst")}
     assert set(worst) == {f"whole_user.{t}.{how}_at_worst" for t in (5, 20, 100) for how in ("removed", "replaced")}
     assert {after for _, after in worst.values()} == {COVERED}
     assert worst["whole_user.5.removed_at_worst"][0] > 20
-    back = fields(difference(user, rating))
-    assert {field: pair[::-1] for field, pair in back.items()} == found
-
-
-def test_what_has_no_limit_is_said_so_and_null_means_not_stated(saved):
-    strong, weak = (saved(str(e), promise=Guarantee(epsilon=e, delta=1e-6)) for e in (1, 16))
-    assert fields(difference(strong, weak))["whole_user.100.removed_at_worst"][1] == NO_LIMIT
-    none = saved("none", insecure_no_noise=True)
-    found = fields(difference(strong, none))
+    rating, weak, none = saved("strong", epsilon=1), saved("weak", epsilon=16), saved("none", insecure_no_noise=True)
+    assert fields(difference(rating, weak))["whole_user.100.removed_at_worst"][1] == NO_LIMIT
+    found = fields(difference(rating, none))
     for field in ("epsilon", "mu", "steps.0.mu", "whole_user.5.removed_at_worst", "epsilon_at_delta.0.epsilon"):
         assert found[field][0] is not None
         assert found[field][1] == NO_LIMIT
-    assert fields(difference(strong, saved("signed", key=KEY)))["signed_by"][0] is None
+    assert fields(difference(rating, saved("signed", key=KEY)))["signed_by"][0] is None
 
 
 @pytest.mark.parametrize(
@@ -282,10 +232,7 @@ def test_the_first_sentence_says_who_is_promised_more(saved, before, after, says
     def made(name, terms):
         if terms is None:
             return saved(name, insecure_no_noise=True)
-        epsilon, unit = terms
-        return saved(
-            name, promise=Guarantee(epsilon=epsilon, delta=1e-6, unit=unit), **(USER if unit == "user" else {})
-        )
+        return saved(name, epsilon=terms[0], **(BY_USER if terms[1] == "user" else {}))
 
     verdict, rating, user = difference(made("one", before), made("two", after)).sentences
     assert verdict.startswith(says)
@@ -296,9 +243,8 @@ def test_the_first_sentence_says_who_is_promised_more(saved, before, after, says
 
 def test_the_sentences_say_by_how_much(saved):
     one = saved("one")
-    user = saved("user", promise=Guarantee(epsilon=1, delta=1e-6, unit="user"), **USER)
     worst = next(figure.removed_at_worst for figure in one.certificate.whole_user if figure.ratings == 20)
-    _, rating, whole = difference(one, user).sentences
+    _, rating, whole = difference(one, saved("user", epsilon=1, **BY_USER)).sentences
     assert rating == (
         "One rating: a test with 5 % false alarms detects it in at most 21 % of cases (epsilon 4 at delta 1e-06) with "
         "A, 8 % of cases (epsilon 1 at delta 1e-06) with B."

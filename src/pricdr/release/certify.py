@@ -58,7 +58,7 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
     noisy, last, bounds = draft.noisy, calibrated[-1], declared_by(draft).bounds
     epsilon, nominal = _epsilons(draft, calibrated)
     _check_statements(draft, calibrated)
-    derived = {
+    derived: dict[str, Any] = {
         "private": draft.noise.source == "secret" and epsilon is not None and is_private(epsilon),
         "epsilon": epsilon,
         "nominal_epsilon": nominal,

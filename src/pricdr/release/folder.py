@@ -216,7 +216,8 @@ def verify(
     if revocations is not None:
         from pricdr.release.revocation import require_not_revoked
 
-        for remark in require_not_revoked(release, revocations).remarks:
+        _, remarks = require_not_revoked(release, revocations)
+        for remark in remarks:
             warnings.warn(remark, stacklevel=2)
     return release
 

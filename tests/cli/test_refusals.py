@@ -19,7 +19,6 @@ FILES = {
     "words.csv": b"item,genre\ndune,war\n",
     "precious/mine": b"mine",
 }
-HOSTILE = "\x1b[2J"
 MAIN = "--epsilon 4 --delta 1e-6 --dim 8 --out new --users users.txt --ledger budget.jsonl"
 """Of every ``publish`` below; what comes after it wins."""
 
@@ -39,9 +38,7 @@ def work(tmp_path_factory):
         public = "--epsilon 4 --delta 1e-6 --dim 8"
         for command in (
             "ledger init budget.jsonl --epsilon 8 --delta 1e-6",
-            "ledger init users.jsonl --epsilon 8 --delta 1e-6 --unit user",
             "keygen --out key",
-            "keygen --out other",
             f"publish ratings.csv {public} --out unsigned",
             f"publish ratings.csv {public} --out signed --sign key",
             f"publish ratings.csv {public} --out paid --ledger cut.jsonl",
@@ -53,8 +50,6 @@ def work(tmp_path_factory):
         (folder / "cut.jsonl").write_bytes((folder / "cut.jsonl").read_bytes()[:-50])
         shutil.copytree(folder / "unsigned", folder / "tampered")
         (folder / "tampered" / "users.txt").write_text("alice\nbob\ncarl\n")
-        shutil.copytree(folder / "signed", folder / "renamed")
-        (folder / "renamed" / "certificate.json.sig").unlink()
         (folder / "none").mkdir()
     return folder
 
@@ -65,8 +60,6 @@ def settings(**values: object) -> str:
 
 PUBLISH = [
     # files of ratings
-    ("nowhere.csv", "nowhere.csv: no such file"),
-    ("empty.csv", "empty.csv: the file is empty"),
     ("unrated.csv --values --rating-bound 5 --rating-step 1", "there was no rating column"),
     ("nan.csv", ("row 1", "'nan'", "finite number")),
     ("ratings.xlsx", ("unknown kind of file", ".csv")),
@@ -77,12 +70,8 @@ PUBLISH = [
     # lists, keys, ledgers, outputs
     ("ratings.csv --users empty.csv", "empty.csv: the file is empty"),
     ("ratings.csv --users twice.txt", "line 3 repeats the id 'alice' of line 1"),
-    ("ratings.csv --items nowhere.txt", "nowhere.txt: no such file"),
     ("ratings.csv --sign nowhere", ("nowhere", "No such file")),
-    ("ratings.csv --sign ratings.csv", ("ratings.csv", "private key")),
     ("ratings.csv --ledger nowhere.jsonl", ("nowhere.jsonl", "No such file")),
-    ("ratings.csv --ledger ratings.csv", ("not a valid ledger", "line 1")),
-    ("ratings.csv --ledger users.jsonl", ("users.jsonl", "unit user", "unit rating")),
     ("ratings.csv --insecure-seed 7", ("not private", "ledger")),
     (f"ratings.csv {settings(insecure_no_noise=True)}", ("not private", "ledger")),
     *[(f"ratings.csv --out {name}", "exists already") for name in ("precious", "ratings.csv", "dangling", ".", "..")],
@@ -95,21 +84,16 @@ PUBLISH = [
     ("ratings.csv --epsilon many", ("--epsilon", "number", "got 'many'")),
     ("ratings.csv --delta ''", "got ''"),
     ("ratings.csv --dim 0", ("dim", "at least 1")),
-    ("ratings.csv --dim ten", ("--dim", "'ten'")),
     ("ratings.csv --insecure-seed 1.5", "got '1.5'"),
-    ("ratings.csv --threshold nan", ("threshold", "finite")),
     ("ratings.csv --clip 2", ("clip", "unit rating")),
     ("ratings.csv --unit item", ("--unit", "'item'", "'rating', 'user'")),
     ("ratings.csv --unit user", ("unit user", "clip")),
     ("ratings.csv --values", "go together"),
-    ("ratings.csv --values --rating-bound 5", "go together"),
-    ("ratings.csv --rating-bound 5", "go together"),
     ("ratings.csv --values --rating-bound 5 --rating-step 2", ("multiple", "5", "2")),
     ("ratings.csv --values --rating-bound 5 --rating-step 1 --threshold 3", ("--threshold", "--values")),
     # strategies and their settings
     ("ratings.csv --strategy magic", ("--strategy", "magic", "jlt", "sjlt")),
     ("ratings.csv --strategy guided", "--strategy guided needs --guide"),
-    ("ratings.csv --strategy guided --guide nowhere", "--guide nowhere is not a release folder"),
     ("ratings.csv --strategy guided --guide bare", ("the guide is marked NOT PRIVATE", "allow_not_private_guide")),
     ("ratings.csv --strategy guided --guide unsigned", ("lacks 1 of 3 listed users", "'dave'", "fill-guide")),
     ("ratings.csv --guide unsigned", "guide is no setting of strategy spectral"),
@@ -124,7 +108,6 @@ PUBLISH = [
     (f"ratings.csv {settings(buckets=10)}", "buckets belongs to learn-from all"),
     (f"ratings.csv {settings(learn_from='others')}", ("learn-from", "others", "listed", "all")),
     (f"ratings.csv {settings(calibration='paper')}", ("paper", "not for spectral")),
-    (f"ratings.csv {settings(issuer=HOSTILE)}", "issuer must be"),
     (f"ratings.csv {settings(spark_conf=['spark.x=1'])}", "spark-conf is for --engine spark"),
     # the file of settings
     ("ratings.csv --refine", "refine is set in --config FILE"),
@@ -144,42 +127,23 @@ PUBLISH = [
     ("ratings.csv --json ratings.csv/facts.json", "is not a folder"),
 ]
 OTHERS = [
-    ("publish", 2, "Missing option '--epsilon'"),
     ("publish --epsilon 4 --delta 1e-6 --out new", 2, "Missing argument 'RATINGS'"),
     ("keygen", 2, "--out"),
     ("keygen --out key", 2, "exists already"),
     ("verify", 2, "folder"),
-    ("verify nowhere", 2, ("nowhere", "no such folder")),
-    ("verify ratings.csv", 2, "it is not a folder"),
-    ("verify tampered", 1, "users.txt was changed"),
-    ("verify none", 1, ("certificate.json", "missing")),
-    ("verify renamed", 1, ("certificate.json.sig", "missing")),
-    ("verify signed --public-key other.pub", 1, "a key other than"),
-    ("verify unsigned --public-key key.pub", 1, "not signed"),
     ("verify signed --revocations nowhere", 2, "nowhere is not a folder of revocation notices"),
     ("inspect tampered --html page.html --json it.json", 1, "users.txt was changed"),
     ("inspect signed --html signed/page", 2, "put it beside releases"),
     ("inspect signed signed --html page.html", 2, "the page shows one release, not two"),
-    ("inspect a b c", 2, "c"),
-    ("export tampered --out new.parquet", 1, "users.txt was changed"),
     ("export unsigned --out new.csv", 2, "must end in .parquet"),
-    ("revoke unsigned --key key --reason x --out notices", 2, "is not signed"),
-    ("revoke signed --key other --reason x --out notices", 2, "other did not sign signed"),
-    ("revoke signed --key key --reason '\x1b[2J' --out notices", 2, "reason must be"),
     ("revoke signed --key key --reason x --out signed/notices", 2, "beside releases"),
     ("audit", 2, ("a release folder", "--epsilon")),
-    ("audit nowhere", 2, "no such folder"),
     ("audit signed --users 50", 2, "a release folder states its own parameters"),
     ("audit --strategy jlt --epsilon 1", 2, "--delta"),
-    ("audit --epsilon 1 --delta 1e-6 --users 0", 2, ("users", "at least 1")),
     ("audit --epsilon 1 --delta 1e-6 --public-key key.pub", 2, "has nothing to check here"),
     ("audit nowhere --json ratings.csv", 2, "exists already"),
-    ("ledger nonsense", 2, "nonsense"),
-    ("ledger init budget.jsonl --epsilon 99 --delta 1e-6", 2, "exists already"),
     ("ledger init new --epsilon 1 --delta 1e-6 --unit week", 2, ("--unit", "week")),
     ("ledger show cut.jsonl", 2, ("line 2 is cut off", "pricdr ledger repair")),
-    ("ledger repair cut.jsonl", 2, ("the release whose line was cut off", "--forfeit")),
-    ("ledger repair cut.jsonl paid --forfeit", 2, "or --forfeit"),
     ("ledger repair cut.jsonl unsigned", 2, "it was made without one"),
     ("ledger repair cut.jsonl --forfeit --public-key key.pub", 2, "has nothing to check here"),
     ("ledger verify budget.jsonl unsigned", 1, "unsigned was made without a ledger"),
@@ -187,7 +151,6 @@ OTHERS = [
     ("ledger plan --releases 2", 2, ("a ledger", "--epsilon")),
     ("ledger plan budget.jsonl --releases 2 --unit user", 2, "a ledger, which states its budget"),
     ("ledger plan --epsilon 8", 2, "--releases"),
-    ("ledger plan --epsilon 8 --releases 0", 2, "releases must be a whole number"),
     ("ledger plan --epsilon 8 --releases 2 --each 1", 2, "either --releases"),
     ("prepare ratings.csv --out new", 2, "target"),
     ("prepare ratings.csv ratings.csv --out new --threshold low", 2, ("--threshold", "'low'", "none")),

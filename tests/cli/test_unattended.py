@@ -65,7 +65,7 @@ def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spen
         cause = "a task failed 4 times, the last time because 'dune' is not a number"
         raise EngineError("Spark could not compute", cause)
 
-    monkeypatch.setattr("pricdr._publish.publish", fail)
+    monkeypatch.setattr("pricdr.publish", fail)
     outcome = publish(ratings, "--log-json", *config(log="log.jsonl"))
     failed = events(outcome.err)[-1]
     assert (outcome.code, failed["error"], failed["exit_code"]) == (2, "EngineError", 2)

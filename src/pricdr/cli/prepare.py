@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say
 from pricdr.errors import ParameterError
@@ -34,7 +35,6 @@ def prepare(
     A product listed in both domains has its ratings in both files: what a split hides of the target then still lies in
     the source. Such duplicate items are counted, and --drop-duplicates leaves them out of the source.
     """
-    from pricdr.data.pairs import prepare as prepare_pair
     from pricdr.data.pairs import save_pair
     from pricdr.files import new_folder
 
@@ -53,7 +53,7 @@ def prepare(
         only = f"{len(users - others):,} only in the source, {len(others - users):,} only in the target"
         say(f"users: {len(users & others):,} in both, {only}")
         with progress_bar("filtering"):
-            whole = prepare_pair(left, right, threshold=limit, core=core)
+            whole = pricdr.prepare(left, right, threshold=limit, core=core)
         pair = whole.without_duplicates() if drop_duplicates else whole
         save_pair(pair, staging)
     say(f"prepared {len(pair.users):,} users: {pair.source.filtered_by}")

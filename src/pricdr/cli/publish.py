@@ -203,7 +203,6 @@ class _Task:
 
     def publish(self, staging: Path, lifetime: ExitStack) -> "pricdr.Release":
         """Return the release, once there is room for it in ``staging``."""
-        from pricdr._publish import publish
         from pricdr.privacy.strategies.base import MAX_LEARNT
         from pricdr.release.folder import reserve
 
@@ -216,7 +215,7 @@ class _Task:
         self._say_input(reading, lists)
         reserve(staging, lists["users"] or reading.ratings.users, dim or MAX_LEARNT)
         with _warnings_on_screen(), progress_bar() as progress:
-            return publish(reading.ratings, **self.arguments, **lists, progress=progress)
+            return pricdr.publish(reading.ratings, **self.arguments, **lists, progress=progress)
 
     def _require_memory(self, reading: "Reading[Any]", lists: dict[str, Any]) -> tuple["DryRun", int]:
         """Return what the release would be, and the bytes of memory it takes; refuse one that takes too much."""

@@ -31,18 +31,17 @@ def main() -> int:
     def tell(what: str, done: float, total: int, note: str = "") -> None:
         sys.stderr.write(printable(f"{spec.name}: {what} {done}/{total} {note}") + "\n")
 
-    failed = False
     specs = [spec for path in given.specs for spec in read_specs(path, given.tuned)]
-    unknown = set(given.tables or ()) - {spec.name for spec in specs}
-    if unknown:
+    if unknown := set(given.tables or ()) - {spec.name for spec in specs}:
         raise ParameterError(f"there is no table {min(unknown)!r:.80} in these specs")
     specs = [spec for spec in specs if not given.tables or spec.name in given.tables]
     require_runnable(specs, given.only)
+    failures = []
     for spec in specs:
-        for failure in run(spec, given.out, context, only=given.only, seeds=given.seeds, progress=tell):
-            sys.stderr.write(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}\n")
-            failed = True
-    return int(failed)
+        failures += run(spec, given.out, context, only=given.only, seeds=given.seeds, progress=tell)
+    for failure in failures:
+        sys.stderr.write(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}\n")
+    return int(bool(failures))
 
 
 if __name__ == "__main__":

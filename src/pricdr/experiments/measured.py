@@ -166,10 +166,12 @@ class MeasuredArm:
 
         For all users: in how many it was refused for every kind of users there is.
         """
-        told = []
-        for result in self.runs.values():
-            asked = [one for one in ("warm", "cold") if stratum in ("all", one) and result.users.get(one)]
-            told.append([result.trust[one] for one in asked if one in result.trust] if result.trust else [])
+        kinds = ("warm", "cold") if stratum == "all" else (stratum,)
+        told = [
+            [run.trust[one] for one in kinds if one in run.trust and run.users.get(one)]
+            for run in self.runs.values()
+            if run.trust
+        ]
         return sum(not any(trusts) for trusts in told if trusts), sum(map(bool, told))
 
 

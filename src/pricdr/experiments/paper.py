@@ -99,11 +99,7 @@ class Counts:
 
     @property
     def cells(self) -> list[str]:
-        """The figures as a table prints them; behind each side's the share of all (user, item) pairs that are rated.
-
-        >>> Counts(924, 3_916, 50_429, 4_228, 50_157).cells
-        ['924', '3,916', '50,429', '1.39%', '4,228', '50,157', '1.28%']
-        """
+        """The figures as a table prints them; behind each side's the share of all (user, item) pairs that are rated."""
         cells = [f"{self.users:,}"]
         for items, ratings in ((self.source_items, self.source_ratings), (self.target_items, self.target_ratings)):
             cells += [f"{items:,}", f"{ratings:,}", f"{ratings / max(1, self.users * items):.2%}"]
@@ -268,14 +264,14 @@ def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPai
     For other data: what is left without duplicate items, or by the paper's five steps.
     """
     threshold = task.data.threshold
-    if task.counts is not None:
+    if task.data.filtered:
+        yield "the paper's five steps", prepare_paper(source, target, threshold)
+    elif task.counts is None:
+        yield "without source items that repeat a target item", pair.without_duplicates()
+    else:
         # "Less than 5" leaves those with 5 themselves, and a K-core filters until nothing changes.
         one_pass = prepare_paper(source, target, threshold, more_than=4)
         yield "5 or more positives per user and item, in one pass", one_pass
         for core in (5, 6):
             iterated = prepare_core(source, target, core=core, threshold=threshold)
             yield f"{core} or more, iterated with the common users (joint {core}-core)", iterated
-    elif task.data.filtered:
-        yield "the paper's five steps", prepare_paper(source, target, threshold)
-    else:
-        yield "without source items that repeat a target item", pair.without_duplicates()

@@ -25,7 +25,7 @@ from pricdr import __version__
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.records import RECORD, Line, Number, Text, Whole, from_json, read_json
+from pricdr.experiments.records import RECORD, Line, Number, Text, Whole, from_json, naming, read_json
 from pricdr.experiments.spec import Spec
 from pricdr.files import replace_file
 from pricdr.parallel import cores
@@ -201,13 +201,10 @@ def read(path: Path) -> list[Result]:
 
 def read_lines(path: Path, kind: type[T]) -> list[T]:
     """Return every record in a file of results or trials, each checked."""
-    records = []
+    records, what = [], re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
     for number, line in enumerate(whole_lines(path), 1):
-        try:
+        with naming(f"{path}, line {number}: not a {what}", InputError):
             records.append(from_json(kind, line))
-        except ParameterError as error:
-            what = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
-            raise InputError(f"{path}, line {number}: not a {what}: {error}") from error
     return records
 
 

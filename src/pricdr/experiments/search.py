@@ -60,9 +60,6 @@ def draws(
     """Return the settings of each trial, the method's defaults first, no two alike; ``fixed`` ones are in all of them.
 
     ``dim`` is how many numbers a release row has (a few, where None): some methods have a space for narrow releases.
-
-    >>> draws("popularity", 8)
-    [{}]
     """
     if not 1 <= trials <= MAX_TRIALS:
         raise ParameterError(f"trials must be a whole number from 1 to {MAX_TRIALS:,}, got {trials}")

@@ -129,11 +129,7 @@ def _candidates(folder: Path, name: str) -> list[KnownFile]:
 
 
 def _expected(folder: str, name: str) -> str:
-    """Return, for messages, which files are accepted for a file or a domain.
-
-    >>> _expected("douban_raw", "movie")
-    'one of douban_raw/douban_movie/ratings.dat, douban_raw/movie.csv (each also .gz)'
-    """
+    """Return, for messages, which files are accepted for a file or a domain."""
     if name not in DOMAINS:
         return f"{folder}/{name}"
     files = ", ".join(f"{folder}/{distribution.file_name.format(name)}" for distribution in DOMAINS[name])
@@ -267,14 +263,12 @@ class RunContext:
 
     def import_outside(self) -> None:
         """Make the methods and strategies known that the user named."""
-        for text in self.methods:
-            METHODS.resolve_reference(text)
-        for text in self.strategies:
-            BY_NAME.resolve_reference(text)
+        for registry, names in ((METHODS, self.methods), (BY_NAME, self.strategies)):
+            for name in names:
+                registry.resolve_reference(name)
 
 
-@dataclass(frozen=True)
-class Outcome(Generic[T]):
+class Outcome(NamedTuple, Generic[T]):
     """What came of one run: a value, or why there is none."""
 
     plan: Plan
@@ -316,8 +310,7 @@ def _in_processes(
         running = {pool.submit(_work_on_task, work, plan): plan for plan in plans}
         for finished in as_completed(running):
             if not isinstance(finished.exception(), BrokenProcessPool):
-                value, failure = finished.result()
-                yield Outcome(running[finished], value, failure)
+                yield Outcome(running[finished], *finished.result())
 
 
 _TASK: list[tuple[Task, str]] = []

@@ -179,13 +179,7 @@ class Cell:
         return cls(match[1], detail=match[2]) if match else cls(text)
 
     def sort_key(self, *, numeric: bool) -> str:
-        """Return what the page sorts by: a number in full, or text; "" for what comes last.
-
-        >>> Cell("1,234 users").sort_key(numeric=True), Cell("0.12", sort=0.1234567).sort_key(numeric=True)
-        ('1234.0', '0.1234567')
-        >>> Cell("–").sort_key(numeric=True), Cell("BPR").sort_key(numeric=False)
-        ('', 'bpr')
-        """
+        """Return what the page sorts by: a number in full, or text; "" for what comes last."""
         if isinstance(self.sort, str) or not numeric:
             return (self.sort if isinstance(self.sort, str) else self.text).casefold()
         match = _NUMBER.match(self.text.strip())
@@ -226,11 +220,7 @@ class Table(Block):
 
     @property
     def size_class(self) -> str:
-        """What the style sheet calls a table by its columns: a wide one is set smaller on paper, and stacked on phones.
-
-        >>> [Table("t", "", [Column(str(at)) for at in range(width)], []).size_class for width in (4, 5, 10, 16)]
-        ['', 'wide', 'wide several', 'wide many']
-        """
+        """What the style sheet calls it: a wide one is set smaller on paper, and stacked on phones."""
         width = len(self.columns)
         return ("wide" if width > 4 else "") + (" many" if width >= 16 else " several" if width >= 10 else "")
 
@@ -258,11 +248,7 @@ class Section(Block):
 
     @property
     def anchor(self) -> str:
-        """The id, given or made.
-
-        >>> Section("RQ4: what ε buys (Douban)").anchor
-        'rq4-what-ε-buys-douban'
-        """
+        """The id, given or made of the heading."""
         return self.id or re.sub(r"[^\w]+", "-", self.heading.casefold()).strip("-") or "section"
 
 
@@ -310,11 +296,7 @@ def sections_of(template: str, blocks: Mapping[str, Content], **values: object) 
 
 
 def render(page: Page) -> str:
-    """Return the whole HTML page.
-
-    >>> render(Page("R&D", [Section("a < b", ["c < d"])])).count("c &lt; d")
-    1
-    """
+    """Return the whole HTML page."""
     style, script = page_asset("page.css"), page_asset("page.js")
     hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
     return template_environment().get_template("page.html.j2").render(page=page, style=style, script=script, **hashes)
@@ -331,15 +313,7 @@ def _hash(text: str) -> str:
 
 
 def markdown(page: Page) -> str:
-    """Return the whole page as Markdown: the same blocks; a figure is its words, and nothing is folded away.
-
-    >>> print(markdown(Page("R|D", [Section("Why", ["Because."])])), end="")
-    # R&#124;D
-    <BLANKLINE>
-    ## Why
-    <BLANKLINE>
-    Because.
-    """
+    """Return the whole page as Markdown: the same blocks; a figure is its words, and nothing is folded away."""
     from markupsafe import Markup
 
     # Each text is escaped by ``text``; commands are indented, not fenced, so that no line of them can end the block.
@@ -371,9 +345,5 @@ def summary_html(
     notes: Sequence[str] = (),
     warning: str = "",
 ) -> str:
-    """Return what a notebook shows of an object: HTML that needs nothing else, for light and dark pages.
-
-    >>> summary_html("Ratings", {"users": "<b>2</b>"}).count("&lt;b&gt;2")
-    1
-    """
+    """Return what a notebook shows of an object: HTML that needs nothing else, for light and dark pages."""
     return notebook("summary", title=title, facts=facts, tables=tables, notes=notes, warning=warning)

@@ -188,11 +188,7 @@ def _group_name(stratum: str, *, row: bool) -> str:
 
 
 def settings_lines(settings: Mapping[str, object]) -> list[str]:
-    """Return settings as the lines of a TOML file, with all groups in one table.
-
-    >>> settings_lines({"options": {"seed": 3, "device": "cpu"}, "config": {"gated": True}})
-    ['seed = 3', 'device = "cpu"', 'gated = true']
-    """
+    """Return settings as the lines of a TOML file, with all groups in one table."""
     groups = (value if isinstance(value, Mapping) else {name: value} for name, value in settings.items())
     return [f"{printable(str(name))} = {json.dumps(value)}" for group in groups for name, value in group.items()]
 

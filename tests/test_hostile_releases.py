@@ -133,7 +133,7 @@ def test_a_list_of_ids_has_one_spelling(folder):
         assert says in refused(folder)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(data=st.data())
 def test_nothing_hides_in_a_release_whatever_its_hashes_say(honest, data):
     """Any bytes changed, inserted or deleted in any file, and everything sealed anew: refused, or its only spelling.

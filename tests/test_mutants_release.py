@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from pricdr import Bounds, Guarantee, Ratings, publish, signing
+from pricdr import Bounds, Guarantee, Ratings, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.release.certificate import rounded_up
 from pricdr.release.checks import check_matrix
-from pricdr.signing import create_keys, read_public_key
 from pricdr.strategies import JLT, Features, Spectral
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
@@ -48,34 +46,6 @@ def test_as_many_short_rows_as_chance_allows_pass():
     short = 0.6 * certificate.sigma * np.concatenate([signs, -signs])[:, None]
     on_the_grid = np.rint(short / certificate.grid) * certificate.grid
     check_matrix(on_the_grid.astype(np.float32), certificate)
-
-
-def test_a_key_file_longer_than_any_key_is_refused(tmp_path):
-    _, public = create_keys(tmp_path / "key")
-    padded = tmp_path / "padded"
-    padded.write_bytes(public.read_bytes() + b"\n" * (1 << 16))
-    with pytest.raises(InputError, match="more than 65,536 bytes"):
-        read_public_key(padded)
-
-
-def test_half_a_pair_of_keys_that_is_gone_already_does_not_hide_why(tmp_path, monkeypatch):
-    """The reason the second key could not be written is what the user has to hear."""
-    real = signing.write_new
-
-    def write(path, content, **mode):
-        if path.suffix == ".pub":
-            (tmp_path / "key").unlink()
-            raise InputError("the disk is full")
-        real(path, content, **mode)
-
-    monkeypatch.setattr(signing, "write_new", write)
-    with pytest.raises(InputError, match="the disk is full"):
-        create_keys(tmp_path / "key")
-
-
-def test_figures_are_rounded_up_from_a_billionth_above():
-    assert rounded_up(4.0 * (1 + 0.9e-9)) == 4.0
-    assert rounded_up(4.0 * (1 + 1.5e-9)) == 4.00001
 
 
 @pytest.mark.parametrize(("limit", "says"), [("MAX_ITEMS", "3 items are more"), ("MAX_USERS", "3 users are more")])

@@ -227,6 +227,7 @@ def test_a_folder_of_the_old_format_gets_one_clear_line(folder):
 @given(st.floats(1e-6, 1e6))
 def test_figures_for_people_never_understate(value):
     assert value * (1 - 2e-9) <= rounded_up(value) <= value * (1 + 1.1e-5)
+    assert (rounded_up(4.0 * (1 + 0.9e-9)), rounded_up(4.0 * (1 + 1.5e-9))) == (4.0, 4.00001)
 
 
 def test_what_people_read_never_understates():

@@ -67,17 +67,20 @@ def test_nothing_is_overwritten(tmp_path, taken):
     assert (tmp_path / taken).read_text() == "precious"
 
 
-@pytest.mark.parametrize("error", [OutputError("disk full"), KeyboardInterrupt()], ids=repr)
-def test_half_a_pair_is_never_left(tmp_path, monkeypatch, error):
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("error", [OutputError("disk full"), KeyboardInterrupt("disk full")], ids=repr)
+def test_half_a_pair_is_never_left_and_does_not_hide_why(tmp_path, monkeypatch, error, gone):
     real = signing.write_new
 
     def failing(path, content, **options):
         if path.suffix == ".pub":
+            if gone:
+                (tmp_path / "key").unlink()
             raise error
         real(path, content, **options)
 
     monkeypatch.setattr(signing, "write_new", failing)
-    with pytest.raises(type(error)):
+    with pytest.raises(type(error), match="disk full"):
         create_keys(tmp_path / "key")
     assert list(tmp_path.iterdir()) == []
 
@@ -217,9 +220,12 @@ def test_a_private_key_that_another_owner_handed_to_us_may_be_read_by_a_group(tm
             read_private_key(private)
 
 
-def test_a_key_that_is_not_there_is_named(tmp_path):
+def test_a_key_that_is_not_there_or_longer_than_any_key_is_named(tmp_path):
+    (tmp_path / "padded").write_bytes(private_pem(KEY) + b"\n" * (1 << 16))
     for reader in (read_private_key, read_public_key):
         with pytest.raises(InputError, match=r"cannot read key .*nowhere: No such file"):
             reader(tmp_path / "nowhere")
+        with pytest.raises(InputError, match="padded has more than 65,536 bytes"):
+            reader(tmp_path / "padded")
         with pytest.raises(InputError, match="Is a directory"):
             reader(tmp_path)

@@ -69,7 +69,9 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
         "steps": [_step(one, calibrated, noisy) for one in calibrated],
         "neighbours": _neighbours(draft, calibrated),
         "epsilon_at_delta": [
-            EpsilonAtDelta(delta=delta, epsilon=_stated(_epsilon_at(calibrated, delta))) for delta in DELTAS if noisy
+            EpsilonAtDelta(delta=delta, epsilon=_certified(total_mu(calibrated), calibrated, delta))
+            for delta in DELTAS
+            if noisy
         ],
         "whole_user": _whole_user(draft, calibrated) if noisy and draft.unit == Unit.RATING.value else [],
         "bounds": bounds_statement(bounds),
@@ -82,7 +84,7 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
             sampler_distance=SAMPLER_DISTANCE,
         ),
         "not_protected": _not_protected(draft),
-        "warnings": _warnings(draft, calibrated, bounds),
+        "warnings": _warnings(draft, calibrated[-1], bounds, epsilon),
         "signed_by": None,
         "files": {},
     }
@@ -172,9 +174,10 @@ def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerState
     )
 
 
-def _epsilon_at(calibrated: Sequence[CalibratedStep], delta: float) -> float:
-    """Return ε of the whole release, with the noise table's error counted."""
-    return composed_epsilon([(total_mu(calibrated), total_numbers(calibrated))], delta)
+def _certified(mu: float, calibrated: Sequence[CalibratedStep], delta: float) -> float | None:
+    """Return ε of steps that cost this μ, the noise table's error counted, rounded up; None where it has no limit."""
+    epsilon = composed_epsilon([(mu, total_numbers(calibrated))], delta)
+    return rounded_up(epsilon) if math.isfinite(epsilon) else None
 
 
 def _stated_grid(grid: Grid, noisy: bool) -> float:
@@ -204,7 +207,7 @@ def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[flo
         raise VerificationError("sigma and epsilon must be stated where there is noise, and nowhere else")
     if asked is None:
         return None, None
-    delivered = _epsilon_at(calibrated, c.delta)
+    delivered = composed_epsilon([(total_mu(calibrated), total_numbers(calibrated))], c.delta)
     if c.calibration == Calibration.PAPER.value:
         # Here σ follows from the nominal ε, not from what is delivered, so it has to be compared itself.
         _require_agreement("sigma", sigmas[-1], paper_sigma(asked, c.delta, dim=c.dim))
@@ -258,17 +261,13 @@ def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[Gr
 
     Rows in independent random directions give about √t·μ; parallel rows attain the worst case.
     """
-    whole, numbers = total_mu(calibrated), total_numbers(calibrated)
-
-    def cost(mu: float) -> float | None:
-        return _stated(composed_epsilon([(mu, numbers)], c.delta))
-
+    whole, cancel = total_mu(calibrated), BY_NAME[c.strategy.name].rows_cancel
     return [
         GroupFigure(
             ratings=t,
-            removed_at_worst=cost(t * whole),
-            replaced_at_worst=cost(2 * t * whole),
-            removed_typically=cost(t**0.5 * whole) if BY_NAME[c.strategy.name].rows_cancel else None,
+            removed_at_worst=_certified(t * whole, calibrated, c.delta),
+            replaced_at_worst=_certified(2 * t * whole, calibrated, c.delta),
+            removed_typically=_certified(t**0.5 * whole, calibrated, c.delta) if cancel else None,
         )
         for t in GROUP_SIZES
     ]
@@ -312,13 +311,11 @@ def _not_protected(c: Certificate) -> list[str]:
     return [sentence for sentence, holds in sentences.items() if holds]
 
 
-def _warnings(c: Certificate, calibrated: Sequence[CalibratedStep], bounds: Bounds) -> list[str]:
-    """Return what whoever reads the certificate should be warned of; empty where there is nothing."""
-    lines, asked, last = list(delta_warnings(c.delta, c.users)), c.asked, calibrated[-1]
-    if c.noise.source == "secret" and asked is not None:
-        # Under the paper's calibration what was asked for is not what is promised.
-        exact = c.calibration == Calibration.EXACT.value
-        lines += epsilon_warnings(asked if exact else _epsilon_at(calibrated, c.delta), Unit(c.unit))
+def _warnings(c: Certificate, last: CalibratedStep, bounds: Bounds, epsilon: float | None) -> list[str]:
+    """Return what whoever reads the certificate should be warned of; ``epsilon``: what it really promises."""
+    lines = list(delta_warnings(c.delta, c.users))
+    if c.noise.source == "secret" and epsilon is not None:
+        lines += epsilon_warnings(epsilon, Unit(c.unit))
     # A name that is not ours now must not become ours later: releases made with it would no longer say what they did.
     if c.strategy.name not in BY_NAME.own:
         lines.append(
@@ -331,10 +328,6 @@ def _warnings(c: Certificate, calibrated: Sequence[CalibratedStep], bounds: Boun
     if c.noisy and last.step.spread is None and not last.grid.keeps_signal(bounds, c.dim):
         lines.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
     return lines
-
-
-def _stated(epsilon: float) -> float | None:
-    return rounded_up(epsilon) if math.isfinite(epsilon) else None
 
 
 def _require_agreement(name: str, stated: Any, follows: Any) -> None:  # noqa: ANN401

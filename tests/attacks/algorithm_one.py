@@ -5,34 +5,31 @@ directions without noise. Here the matrix is padded so that all of them are lift
 post-processing on the target's side.
 """
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+from pricdr.arrays import Float64Array
 
 
-def lifted(ratings: FloatArray, w: float) -> FloatArray:
+def lifted(ratings: Float64Array, w: float) -> Float64Array:
     """Return R̃ with R̃ᵀR̃ = A Aᵀ + w² I for ratings A, users x items: singular values lifted to √(Σ² + w²)."""
     n_users, n_items = ratings.shape
     padded = np.zeros((max(n_items, n_users), n_users))
     padded[:n_items] = ratings.T
     left, singular, right = np.linalg.svd(padded, full_matrices=False)
-    lift: FloatArray = (left * np.sqrt(singular**2 + w**2)) @ right
+    lift: Float64Array = (left * np.sqrt(singular**2 + w**2)) @ right
     return lift
 
 
-def svd_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
+def svd_form(ratings: Float64Array, *, w: float, dim: int, rng: np.random.Generator) -> Float64Array:
     """Return Algorithm 1 with JLT: M R̃ / √dim, transposed to users x dim."""
     lift = lifted(ratings, w)
-    published: FloatArray = (rng.standard_normal((dim, lift.shape[0])) @ lift).T / np.sqrt(dim)
+    published: Float64Array = (rng.standard_normal((dim, lift.shape[0])) @ lift).T / np.sqrt(dim)
     return published
 
 
-def additive_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
+def additive_form(ratings: Float64Array, *, w: float, dim: int, rng: np.random.Generator) -> Float64Array:
     """Return the same law without a decomposition: (A Mᵀ + w N) / √dim."""
     n_users, n_items = ratings.shape
     signal = ratings @ rng.standard_normal((n_items, dim))
-    published: FloatArray = (signal + w * rng.standard_normal((n_users, dim))) / np.sqrt(dim)
+    published: Float64Array = (signal + w * rng.standard_normal((n_users, dim))) / np.sqrt(dim)
     return published

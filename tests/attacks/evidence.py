@@ -7,7 +7,7 @@ at most Φ(Φ⁻¹(α) + μ), and a guess between two equally likely inputs is r
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from scipy.special import ndtr, ndtri
 
 from pricdr.arrays import BoolArray
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
 Published = TypeVar("Published")
 
 LEVEL: Final = 1e-6

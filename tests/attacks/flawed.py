@@ -11,24 +11,24 @@ import math
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import hadamard
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+from pricdr.arrays import Float64Array
+
 Leak: TypeAlias = Literal["counts", "hash"]
 
 CONSTANT_SEED: Final = 234
 """What the reference code seeds its generator with when it is imported."""
 
 
-def thin_lift(ratings: FloatArray, w: float) -> FloatArray:
+def thin_lift(ratings: Float64Array, w: float) -> Float64Array:
     """Return singular values lifted to √(Σ² + w²), but only the min(users, items) that a thin SVD returns."""
     left, singular, right = np.linalg.svd(ratings, full_matrices=False)
     return (left * np.sqrt(singular**2 + w**2)) @ right
 
 
-def thin_svd_release(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
+def thin_svd_release(ratings: Float64Array, *, w: float, dim: int, rng: np.random.Generator) -> Float64Array:
     """Algorithm 1 with JLT as printed, its SVD taken as thin as the reference code takes it.
 
     Wrong for fewer items than users: only ``items`` directions get noise, so every published column lies in the
@@ -38,14 +38,14 @@ def thin_svd_release(ratings: FloatArray, *, w: float, dim: int, rng: np.random.
 
 
 def printed_sjlt_release(
-    ratings: FloatArray,
+    ratings: Float64Array,
     *,
     w: float,
     dim: int,
     nonzeros: float,
     rng: np.random.Generator,
-    signs: FloatArray | None = None,
-) -> FloatArray:
+    signs: Float64Array | None = None,
+) -> Float64Array:
     """Algorithm 1 with SJLT as printed: P H D times the lifted ratings, nothing added; items a power of two.
 
     Wrong because P is sparse: a published column combines only some ``nonzeros`` of the n rows of H D R̃, so
@@ -61,8 +61,8 @@ def printed_sjlt_release(
 
 
 def reference_fjlt_release(
-    ratings: FloatArray, *, w: float, dim: int, density: float, rng: np.random.Generator
-) -> FloatArray:
+    ratings: Float64Array, *, w: float, dim: int, density: float, rng: np.random.Generator
+) -> Float64Array:
     """Return the reference code's "FJLT": a sparse projection of ±1 and 0, no Hadamard matrix, no signs, no Gaussians.
 
     Wrong because the projection is discrete: the release lies in a finite set that the ratings determine, and
@@ -78,12 +78,12 @@ def fjlt_spacing(dim: int, density: float) -> float:
     return 1 / math.sqrt(density * dim)
 
 
-def constant_seed_projection(n_items: int, dim: int) -> FloatArray:
+def constant_seed_projection(n_items: int, dim: int) -> Float64Array:
     """Return the "random" projection of a generator seeded with a constant: everybody who reads the code has it."""
     return np.random.default_rng(CONSTANT_SEED).standard_normal((dim, n_items))
 
 
-def constant_seed_release(ratings: FloatArray, *, w: float, dim: int) -> FloatArray:
+def constant_seed_release(ratings: Float64Array, *, w: float, dim: int) -> Float64Array:
     """Return the reference code's JLT: correct noise in law, drawn after seeding with a constant at import.
 
     Wrong because the projection is the only randomness there is, and it is public: with dim >= items the lifted
@@ -98,8 +98,8 @@ def per_column_w(epsilon: float, delta: float, *, dim: int) -> float:
 
 
 def float_noise_release(
-    ratings: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
-) -> FloatArray:
+    ratings: Float64Array, item_rows: Float64Array, *, sigma: float, rng: np.random.Generator
+) -> Float64Array:
     """Return A E + σN in double precision, as textbooks have it.
 
     Wrong in its lowest bits: the noise is σ times a double, not every double is, and adding the unrounded signal
@@ -107,13 +107,13 @@ def float_noise_release(
     same for everybody who repeats it.
     """
     noise = sigma * rng.standard_normal((ratings.shape[0], item_rows.shape[1]))
-    signal: FloatArray = np.asarray(sp.csr_array(ratings) @ item_rows)
+    signal: Float64Array = np.asarray(sp.csr_array(ratings) @ item_rows)
     return signal + noise
 
 
 def reused_noise_releases(
-    first: FloatArray, second: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
+    first: Float64Array, second: Float64Array, item_rows: Float64Array, *, sigma: float, rng: np.random.Generator
+) -> tuple[Float64Array, Float64Array]:
     """Return two releases from one seed, as a generator seeded in the configuration file gives them.
 
     Wrong because their difference holds no noise at all.
@@ -123,8 +123,8 @@ def reused_noise_releases(
 
 
 def unaccounted_releases(
-    first: FloatArray, second: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
+    first: Float64Array, second: Float64Array, item_rows: Float64Array, *, sigma: float, rng: np.random.Generator
+) -> tuple[Float64Array, Float64Array]:
     """Return two releases of nearly the same ratings, each with fresh noise and each said to cost what one costs.
 
     Wrong because nobody adds up: together they have √2 times the μ that either states.
@@ -133,7 +133,7 @@ def unaccounted_releases(
     return one, two
 
 
-def leaky_folder(ratings: FloatArray, *, leak: Leak) -> dict[str, bytes]:
+def leaky_folder(ratings: Float64Array, *, leak: Leak) -> dict[str, bytes]:
     """Return the files beside a release whose certificate describes its input, as well-meant provenance does.
 
     Wrong because they are read off the ratings without noise: a count moves with one rating, a hash with any bit.
@@ -147,11 +147,11 @@ def leaky_folder(ratings: FloatArray, *, leak: Leak) -> dict[str, bytes]:
     return {"certificate.json": json.dumps(certificate).encode(), "README.md": readme.encode()}
 
 
-def orthonormal_hadamard(size: int) -> FloatArray:
+def orthonormal_hadamard(size: int) -> Float64Array:
     """Return the Walsh-Hadamard matrix with rows of norm 1; ``size`` must be a power of two."""
     return hadamard(size) / math.sqrt(size)
 
 
-def _projected(lift: FloatArray, projection: FloatArray) -> FloatArray:
+def _projected(lift: Float64Array, projection: Float64Array) -> Float64Array:
     """Return the last line of Algorithm 1, transposed: lifted ratings times the projection, over √dim."""
     return lift @ projection.T / math.sqrt(len(projection))

@@ -5,33 +5,54 @@ units, guides in whole steps, products and sums rounded down, buckets and scaled
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.arrays import IntegerArray
+from pricdr.arrays import Float64Array, IntegerArray
 from pricdr.data.blocks import Matrix
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Step, UserGroup, calibrate, total_mu
+from pricdr.privacy.strategies import rounds, spectral
 from pricdr.privacy.strategies.rounds import LearntInRounds
 from pricdr.privacy.strategies.spectral import BUCKET_CAP, into_buckets
-from pricdr.privacy.sums import whole_guide
+from pricdr.privacy.sums import noisy_sums, whole_guide
 from pricdr.randomness import Randomness, Simulation
 from pricdr.strategies import LearnFrom, Spectral
 from tests.attacks.sensitivity import Neighbours
-from tests.attacks.trace_steps import FloatArray, Transcript, trace_steps
 
-Distance: TypeAlias = Callable[[Neighbours], float]
+Transcript: TypeAlias = dict[str, Float64Array]
+"""What every step gave, by its name."""
 
 _CENTRING: Final = 0.2
 """Share of a round's centring step: larger than the strategies', so that it counts for something here."""
+
+
+@contextmanager
+def trace_steps(seen: Mapping[str, Float64Array] | None = None) -> Iterator[Transcript]:
+    """Run a learnt strategy as it is, and yield what each of its steps adds up, which it keeps to itself.
+
+    The function that adds noise is replaced for the time being by one that takes notes, and that can put in what an
+    adversary has ``seen`` for what would have come out: the next step then goes on from there.
+    """
+    transcript = Transcript()
+    shown = {} if seen is None else seen
+
+    def noting(*args: Any, step: Step, **rest: Any) -> Float64Array:
+        transcript[step.name] = noisy_sums(*args, step=step, **rest)
+        return shown.get(step.name, transcript[step.name]).copy()
+
+    with patch.object(rounds, "noisy_sums", noting), patch.object(spectral, "noisy_sums", noting):
+        yield transcript
 
 
 class Form(Enum):
@@ -64,11 +85,11 @@ class WholeSums:
     def sums(
         self,
         pair: Neighbours,
-        ratings: FloatArray | CSR,
+        ratings: Float64Array | CSR,
         calibrated: tuple[CalibratedStep, ...],
         *,
         randomness: Randomness | None = None,
-        seen: Mapping[str, FloatArray] | None = None,
+        seen: Mapping[str, Float64Array] | None = None,
     ) -> Transcript:
         """Return what each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
@@ -96,7 +117,7 @@ class WholeSums:
         ]
         return math.hypot(*apart) / total_mu(shown)
 
-    def entries(self, ratings: FloatArray | CSR) -> Entries:
+    def entries(self, ratings: Float64Array | CSR) -> Entries:
         cells = sp.coo_array(ratings)
         cells.eliminate_zeros()
         users, items = (tuple(f"{at}" for at in range(size)) for size in cells.shape)
@@ -145,7 +166,7 @@ class WholeSums:
 class OneRound(LearntInRounds):
     name: ClassVar[str] = "one-round"
 
-    first: FloatArray
+    first: Float64Array
 
     @property
     def rounds(self) -> tuple[tuple[float, int], ...]:
@@ -155,7 +176,7 @@ class OneRound(LearntInRounds):
         return whole_guide(self.first)
 
 
-def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArray], FloatArray]) -> float:
+def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[Float64Array], Float64Array]) -> float:
     """Return the most grid steps that rounding adds to a number's change, over what :meth:`Step.rounding` allows.
 
     ``exact`` computes the rows of one input without any rounding, in the ratings' own scale.

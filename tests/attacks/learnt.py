@@ -5,19 +5,18 @@ either input would give and runs the likelihood ratio test on all rows at once: 
 small input stand side by side in one matrix, each a trial of its own: no item is shared between copies.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.arrays import BoolArray
+from pricdr.arrays import BoolArray, Float64Array
 from pricdr.data.csr import CSR
 from pricdr.privacy.accounting import LATTICE_FACTOR, Unit
 from pricdr.privacy.steps import Bounds, CalibratedStep, Grid, total_mu
 from pricdr.randomness import Secret
-from tests.attacks.evidence import FloatArray, Tally, decide
+from tests.attacks.evidence import Tally, contest, decide
 from tests.attacks.integer_reference import Form, WholeSums
 from tests.attacks.rows import likelihood_ratio
 from tests.attacks.sensitivity import (
@@ -90,7 +89,7 @@ def only_own_row_ours(target: LearntTarget, *, trials: int, rng: np.random.Gener
 
 def _published(
     target: LearntTarget, trials: int, rng: np.random.Generator, noise_scale: float
-) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray]:
+) -> tuple[BoolArray, Float64Array, Float64Array, Float64Array]:
     """Return each trial's input, what was published of it (trials x rows x numbers), and what either expects."""
     way, pair = target.way, target.pair
     (calibrated,) = (with_noise(one, noise_scale) for one in way.calibrated(pair))
@@ -143,29 +142,22 @@ def directions_published_flawed(*, mu: float, trials: int, rng: np.random.Genera
     pair = random_item(raters, 2, rng)
     directions = [_direction(pair, ratings) for ratings in (pair.before, pair.after)]
 
-    def published(world: int) -> FloatArray:
+    def published(world: int) -> Float64Array:
         rows = learnt_sums(pair.guide, (pair.before, pair.after)[world], pair.prior)
         return np.vstack([rows + rng.standard_normal(rows.shape) / mu, directions[world]])
 
-    def attack(release: FloatArray) -> float:
+    def attack(release: Float64Array) -> float:
         seen = release[-1]
         return float(np.linalg.norm(seen - directions[0]) - np.linalg.norm(seen - directions[1]))
 
-    return _guessed(published, attack, trials, rng)
+    return contest(published, {"": attack}, trials=trials, rng=rng)[""]
 
 
 def true_ratio(flaw: Flaw) -> float:
     return distance_ratio(flaw.formula, flaw.pair)
 
 
-def _guessed(
-    publish: Callable[[int], FloatArray], attack: Callable[[FloatArray], float], trials: int, rng: np.random.Generator
-) -> Tally:
-    truth = rng.random(trials) < 0.5
-    return Tally.of(truth, decide([attack(publish(int(world))) for world in truth], rng))
-
-
-def _direction(pair: Neighbours, ratings: FloatArray) -> FloatArray:
+def _direction(pair: Neighbours, ratings: Float64Array) -> Float64Array:
     total = ratings[:, 0] @ pair.guide
     return total / np.sqrt(total @ total + (ratings**2).sum() + pair.prior)
 

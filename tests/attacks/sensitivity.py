@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+from pricdr.arrays import Float64Array
 
 _FIRST_STRIDE: Final = 0.5
 _LAST_STRIDE: Final = 1e-4
@@ -22,9 +21,9 @@ _LAST_STRIDE: Final = 1e-4
 class Neighbours:
     """Two inputs, users x items, and the guide both are summed along: a row per user (per item, where exchanged)."""
 
-    guide: FloatArray
-    before: FloatArray
-    after: FloatArray
+    guide: Float64Array
+    before: Float64Array
+    after: Float64Array
     prior: float = 5.0
     bound: float = 1.0
     """The most one rating counts."""
@@ -39,11 +38,11 @@ class Neighbours:
         return replace(self, before=self.before.T, after=self.after.T)
 
 
-Formula: TypeAlias = Callable[[FloatArray, FloatArray, float], FloatArray]
+Formula: TypeAlias = Callable[[Float64Array, Float64Array, float], Float64Array]
 """(guide, ratings, prior) → sums, before noise."""
 
 
-def learnt_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatArray:
+def learnt_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
     """Return the sums of the theorem: directions Q/√(‖Q‖² + Σa² + prior), added up for every user.
 
     >>> learnt_sums(np.array([[1.0]]), np.array([[1.0]]), 2.0).tolist()
@@ -52,30 +51,30 @@ def learnt_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatAr
     return _sums(guide, ratings, (ratings**2).sum(axis=0) + prior)
 
 
-def item_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_weight: float = 0.3) -> FloatArray:
+def item_sums(guide: Float64Array, ratings: Float64Array, prior: float, *, count_weight: float = 0.3) -> Float64Array:
     """Return the sums with users and items exchanged, and a column that counts; claimed: √(1 + c²) times the change."""
     sums = learnt_sums(guide, ratings.T, prior)
     counts = count_weight * ratings.sum(axis=0)
     return np.column_stack([sums, counts]) / np.hypot(1, count_weight)
 
 
-def centre_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_weight: float = 0.3) -> FloatArray:
+def centre_sums(guide: Float64Array, ratings: Float64Array, prior: float, *, count_weight: float = 0.3) -> Float64Array:
     """Return the sum of the guide over all ratings, and their number; claimed to move by √(1 + c²) times the change."""
     totals = ratings.sum(axis=1)
     return np.append(totals @ guide, count_weight * totals.sum()) / np.hypot(1, count_weight)
 
 
-def unit_norm_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatArray:
+def unit_norm_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
     """FLAWED: plain unit directions Q/‖Q‖. Raters who cancel leave a direction that one more rating turns round."""
     return _sums(guide, ratings, np.zeros(ratings.shape[1]))
 
 
-def without_squares_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatArray:
+def without_squares_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
     """FLAWED: Q/√(‖Q‖² + prior), the sum of squares forgotten: many raters who cancel are all moved by one more."""
     return _sums(guide, ratings, np.full(ratings.shape[1], prior))
 
 
-def self_guided_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatArray:
+def self_guided_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
     """FLAWED: each user's guide row is computed inside from its own ratings; ``guide`` has a row per *item* here.
 
     One rating then turns the user's guide row, and with it the direction of every item the user rated.
@@ -136,12 +135,12 @@ def _other_ratings(pair: Neighbours, stride: float, rng: np.random.Generator) ->
     return replace(pair, before=before, after=after)
 
 
-def _short(rows: FloatArray, longest: float) -> FloatArray:
+def _short(rows: Float64Array, longest: float) -> Float64Array:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows * np.minimum(1.0, longest / np.where(norms > 0, norms, 1.0))
 
 
-def _sums(guide: FloatArray, ratings: FloatArray, added: FloatArray) -> FloatArray:
+def _sums(guide: Float64Array, ratings: Float64Array, added: Float64Array) -> Float64Array:
     totals = ratings.T @ guide
     below = (totals**2).sum(axis=1) + added
     directions = totals / np.sqrt(np.where(below > 0, below, 1.0))[:, None]
@@ -212,7 +211,7 @@ def own_taste(ratings: int, followers: int = 1) -> Neighbours:
     return Neighbours(guide, before, after)
 
 
-def _one_item(guide: FloatArray, ratings: FloatArray, before: float, prior: float, bound: float) -> Neighbours:
+def _one_item(guide: Float64Array, ratings: Float64Array, before: float, prior: float, bound: float) -> Neighbours:
     after = ratings[:, None].astype(np.float64)
     earlier = after.copy()
     earlier[-1] = before

@@ -16,10 +16,9 @@ import numpy as np
 from pricdr import Bounds
 from pricdr.privacy.accounting import mu_of
 from pricdr.strategies import JLT, SJLT
-from tests.attacks import flawed, learnt, row_trials, transcript, trials
+from tests.attacks import flawed, learnt, rows, transcript, trials
 from tests.attacks.evidence import Tally, guess_bound
 from tests.attacks.projection import one_sparse
-from tests.attacks.rows import low_bits
 from tests.attacks.target import Setting, settings
 
 PAPER_DELTA: Final = 1 / 16367
@@ -92,12 +91,12 @@ def _flawed() -> Iterator[Flawed]:
     for attack, users, items in ((SEED, 300, 200), (LEAST_SQUARES, 200, 300)):
         run = partial(trials.reconstruction_flawed, users=users, items=items)
         yield Flawed(attack, f"constant seed at import, {users} x {items}, all ratings", run, MU, surely=1.0)
-    run = partial(row_trials.noise_reuse_flawed, EVERY[0], trials=400)
+    run = partial(rows.noise_reuse_flawed, EVERY[0], trials=400)
     yield Flawed(REUSE, "two releases from one seed", run, MU, surely=1.0)
     for setting in EVERY:
-        run = partial(row_trials.noise_reuse_ours, setting, trials=400, misused=True)
+        run = partial(rows.noise_reuse_ours, setting, trials=400, misused=True)
         yield Flawed(REUSE, f"our own parts with one secret for both, {setting}", run, MU, surely=1.0)
-    run = partial(row_trials.differencing_flawed, EVERY[0], trials=TRIALS)
+    run = partial(rows.differencing_flawed, EVERY[0], trials=TRIALS)
     yield Flawed(TOGETHER, "each priced as if it were the only one", run, MU, within=math.sqrt(2) * MU)
     for dim in (64, 200):
         yield Flawed(LAST_BITS, f"double-precision noise, {dim} columns", partial(_last_bits_flawed, dim), MU, 0.99)
@@ -114,7 +113,7 @@ def _flawed() -> Iterator[Flawed]:
             within=1.15 / sigma,  # rows of E are not normalised there
         )
     for setting in (*EVERY, *VALUES):
-        run = partial(row_trials.row_attack_ours, setting, trials=TRIALS, noise_scale=0.7)
+        run = partial(rows.row_attack_ours, setting, trials=TRIALS, noise_scale=0.7)
         yield Flawed(MEMBERSHIP, f"ours with 0.7 times the noise, {setting}", run, MU)
     for flaw in learnt.FLAWS:
         run = partial(learnt.whole_matrix_flawed, flaw, mu=MU, trials=400)
@@ -140,17 +139,15 @@ def _ours() -> Iterator[Ours]:
     for setting in settings(256):
         yield Ours(f"reconstruction, {setting}", partial(_reconstruction, setting), MU)
     for setting in EVERY:
-        yield Ours(f"{REUSE}, {setting}", _named(REUSE, row_trials.noise_reuse_ours, setting, trials=6000), MU)
-        run = _named(TOGETHER, row_trials.row_attack_ours, setting, trials=6000, releases=2)
+        yield Ours(f"{REUSE}, {setting}", _named(REUSE, rows.noise_reuse_ours, setting, trials=6000), MU)
+        run = _named(TOGETHER, rows.row_attack_ours, setting, trials=6000, releases=2)
         yield Ours(f"{TOGETHER}, {setting}", run, math.sqrt(2) * MU)
         yield Ours(f"{METADATA}, {setting}", _named(METADATA, trials.metadata_ours, setting, trials=12), 0.01)
     for setting in settings(64):
-        score = partial(low_bits, sigma=setting.sigma)
-        yield Ours(
-            f"{LAST_BITS}, {setting}", _named(LAST_BITS, row_trials.row_attack_ours, setting, score, trials=1000), MU
-        )
+        score = partial(rows.low_bits, sigma=setting.sigma)
+        yield Ours(f"{LAST_BITS}, {setting}", _named(LAST_BITS, rows.row_attack_ours, setting, score, trials=1000), MU)
     for setting in (*EVERY, *VALUES, *(replace(EVERY[0], epsilon=epsilon) for epsilon in (0.5, 1.0, 16.0))):
-        run = _named(MEMBERSHIP, row_trials.row_attack_ours, setting, trials=TRIALS)
+        run = _named(MEMBERSHIP, rows.row_attack_ours, setting, trials=TRIALS)
         yield Ours(f"membership, {setting}, epsilon {setting.epsilon:g}", run, setting.mu, reached=0.93)
     for target in TARGETS:
         run = _named(LEARNT, learnt.whole_matrix_ours, target, trials=TRIALS)
@@ -170,12 +167,12 @@ def _named(attack: str, run: Trial, *args: Any, **rest: Any) -> Callable[..., di
 
 def _last_bits_flawed(dim: int, *, rng: np.random.Generator) -> Tally:
     (setting, *_) = settings(dim)
-    score = partial(low_bits, sigma=setting.sigma)
-    return row_trials.row_attack_flawed(row_trials.unit_rows(dim, rng), setting.sigma, score, trials=400, rng=rng)
+    score = partial(rows.low_bits, sigma=setting.sigma)
+    return rows.row_attack_flawed(rows.unit_rows(dim, rng), setting.sigma, score, trials=400, rng=rng)
 
 
 def _per_column(sigma: float, *, rng: np.random.Generator) -> Tally:
-    return row_trials.row_attack_flawed(row_trials.gaussian_rows(400, rng), sigma, trials=4000, rng=rng)
+    return rows.row_attack_flawed(rows.gaussian_rows(400, rng), sigma, trials=4000, rng=rng)
 
 
 def _reconstruction(setting: Setting, *, rng: np.random.Generator) -> dict[str, Tally]:

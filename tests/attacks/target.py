@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr._publish import publish
-from pricdr.arrays import Float32Array, Int32Array
+from pricdr.arrays import Float32Array, Float64Array, Int32Array
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, sigma_for
@@ -25,7 +25,6 @@ from pricdr.progress import silent
 from pricdr.randomness import Randomness
 from pricdr.release import Release
 from pricdr.strategies import JLT, SJLT, Projection
-from tests.attacks.evidence import FloatArray
 
 KNOWN_RATINGS: Final = 6
 """Ratings of every user that the adversary knows, beside the one in question."""
@@ -100,10 +99,10 @@ class Opened:
         return cls(setting, on_grid(rows, radius=grid.radius(setting.bounds)), grid)
 
     @property
-    def directions(self) -> FloatArray:
+    def directions(self) -> Float64Array:
         return self.item_rows.astype(np.float64) * self.grid.step
 
-    def signal(self, entries: CSR) -> FloatArray:
+    def signal(self, entries: CSR) -> Float64Array:
         """Return what the release would be without noise: the adversary computes it for every candidate."""
         rows = entries.astype(np.int64) @ self.item_rows.astype(np.int64)
         if self.setting.bounds.clip is not None:
@@ -150,7 +149,7 @@ def mixed(worlds: tuple[CSR, CSR], truth: npt.NDArray[np.bool_]) -> CSR:
     return rows
 
 
-def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generator) -> tuple[Float64Array, Float64Array]:
     """Return two small random inputs, dense, that differ in one rating or in one user, as the setting's unit says."""
     ratings = (rng.random((n_users, setting.n_items(n_users))) < 0.2).astype(np.float64)
     other = ratings.copy()
@@ -161,7 +160,7 @@ def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generato
     return ratings, other
 
 
-def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> Callable[[int], Release]:
+def private_release(setting: Setting, worlds: tuple[Float64Array, Float64Array]) -> Callable[[int], Release]:
     """Return a function that makes private releases of either input: secret rows, secret noise, declared lists."""
     users = tuple(f"u{number}" for number in range(len(worlds[0])))
     items = item_names(worlds[0].shape[1])
@@ -180,7 +179,7 @@ def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> 
     return release
 
 
-def sparse_ratings(dense: FloatArray, users: Ids, items: Ids) -> Ratings:
+def sparse_ratings(dense: Float64Array, users: Ids, items: Ids) -> Ratings:
     rows, columns = np.nonzero(dense)
     return Ratings.from_codes(rows, columns, dense[rows, columns], users, items)
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,8 @@ from pricdr.privacy.accounting import delta_of
 from tests.attacks import flawed
 from tests.attacks.algorithm_one import additive_form, lifted, svd_form
 from tests.attacks.projection import row_space_residual
-from tests.attacks.reconstruction import remove_lift, undo_constant_seed
 from tests.attacks.table import PAPER_DELTA
-from tests.attacks.trials import alone, random_worlds, sparsity_flawed
+from tests.attacks.trials import alone, random_worlds, remove_lift, sparsity_flawed, undo_constant_seed
 from tests.laws import ALPHA
 
 DATA = Path(os.environ.get("PRICDR_DATA", Path(__file__).parents[2] / "../shared/data")) / "douban_book_music_official"
@@ -26,10 +26,7 @@ DATA = Path(os.environ.get("PRICDR_DATA", Path(__file__).parents[2] / "../shared
 @pytest.mark.statistical
 def test_the_corrected_algorithm_resists_the_attack_on_a_thin_svd(rng):
     worlds = random_worlds((64, 24), rng)
-
-    def publish(ratings):
-        return svd_form(ratings, w=100_000.0, dim=16, rng=rng)
-
+    publish = partial(svd_form, w=100_000.0, dim=16, rng=rng)
     assert not alone(publish, worlds, row_space_residual(worlds), trials=100, rng=rng).refutes(0.01)
 
 

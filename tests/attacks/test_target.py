@@ -10,7 +10,6 @@ from pricdr import Bounds, Guarantee, Ledger, Ratings, publish
 from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.randomness import Secret, Simulation
 from pricdr.strategies import JLT, SJLT
-from tests.attacks.reconstruction import undo_seed
 from tests.attacks.rows import residue_counts
 from tests.attacks.target import (
     Opened,
@@ -21,7 +20,7 @@ from tests.attacks.target import (
     settings,
     sparse_ratings,
 )
-from tests.attacks.trials import coin_ratings
+from tests.attacks.trials import coin_ratings, undo_seed
 from tests.laws import ALPHA
 
 EVERY = settings(16)

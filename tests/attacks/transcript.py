@@ -16,16 +16,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.arrays import BoolArray
+from pricdr.arrays import BoolArray, Float64Array
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate, total_mu
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.strategies import Guided, LearnFrom, Spectral
-from tests.attacks.evidence import FloatArray, Tally, decide
-from tests.attacks.integer_reference import WholeSums
+from tests.attacks.evidence import Tally, decide
+from tests.attacks.integer_reference import Transcript, WholeSums, trace_steps
 from tests.attacks.learnt import with_noise
-from tests.attacks.trace_steps import Transcript, trace_steps
 
 _FOLLOWERS: Final = 20
 """Users of either taste."""
@@ -47,9 +46,9 @@ class RoundsTarget:
     """Two inputs and a strategy in rounds, with its noise calibrated for them."""
 
     strategy: Spectral | Guided
-    before: FloatArray
-    after: FloatArray
-    outside: tuple[FloatArray, FloatArray] | None = None
+    before: Float64Array
+    after: Float64Array
+    outside: tuple[Float64Array, Float64Array] | None = None
     """Users outside the list, in either input, where they take part."""
     epsilon: float = 8.0
     bounds: Bounds = field(default_factory=Bounds)
@@ -87,7 +86,7 @@ class RoundsTarget:
             self.strategy.publish(self.entries[world], Run(self.calibrated, randomness))
         return transcript
 
-    def expected(self, world: int, seen: Mapping[str, FloatArray], randomness: Randomness) -> Transcript:
+    def expected(self, world: int, seen: Mapping[str, Float64Array], randomness: Randomness) -> Transcript:
         """Return what every step would have given without noise, after what was ``seen`` of those before it."""
         with trace_steps(seen) as transcript:
             self.strategy.publish(self.entries[world], Run(self.calibrated, randomness, noisy=False))
@@ -138,7 +137,7 @@ def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np
     """The adversary who sees the published rows alone and has simulated ``training`` releases of each input."""
     tastes = _tastes(target.before)
 
-    def shown(world: int, randomness: Randomness) -> FloatArray:
+    def shown(world: int, randomness: Randomness) -> Float64Array:
         return _along(tastes, target.run(world, randomness)["rows"])
 
     simulated = [
@@ -157,19 +156,19 @@ def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np
     return Tally.of(truth, decide(scores, rng))
 
 
-def _along(tastes: FloatArray, rows: FloatArray) -> FloatArray:
+def _along(tastes: Float64Array, rows: Float64Array) -> Float64Array:
     """Return every user's row along the direction in which the rows of the others follow their known tastes."""
     direction = tastes[:-1] @ rows[:-1]
     return rows @ (direction / (np.linalg.norm(direction) or 1.0))
 
 
-def _tastes(ratings: FloatArray) -> FloatArray:
+def _tastes(ratings: Float64Array) -> Float64Array:
     """Return a number per user along which users differ most, from ratings that the adversary knows."""
-    users: FloatArray = np.linalg.svd(ratings - ratings.mean(axis=0), full_matrices=False)[0]
+    users: Float64Array = np.linalg.svd(ratings - ratings.mean(axis=0), full_matrices=False)[0]
     return users[:, 0]
 
 
-def two_tastes() -> FloatArray:
+def two_tastes() -> Float64Array:
     """Return users of two tastes who rated all items of their taste: guides come out as two opposite points."""
     users, items = np.arange(2 * _FOLLOWERS) % 2, np.arange(2 * _ITEMS) % 2
     return (users[:, None] == items[None, :]).astype(np.float64)
@@ -205,7 +204,7 @@ def rounds_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[st
     return {name: replace(target, epsilon=epsilon, noise_scale=noise_scale) for name, target in targets.items()}
 
 
-def _ratings_after() -> dict[str, tuple[FloatArray, FloatArray]]:
+def _ratings_after() -> dict[str, tuple[Float64Array, Float64Array]]:
     """Return inputs without and with the last user's rating of the last item, which so many others have rated."""
     pairs = {}
     for name, others in (("the first rating of an item", 0), ("the second rating", 1), ("a popular item", _FOLLOWERS)):

@@ -1,32 +1,30 @@
-"""Trials of the attacks on whole releases: projections, reconstruction, metadata."""
+"""Attacks on whole releases: by the projection, by reconstruction, and by what lies beside the matrix."""
 
+import json
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.arrays import BoolArray
+from pricdr.arrays import BoolArray, Float64Array
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
+from pricdr.release.folder import CERTIFICATE, MATRIX, SIGNATURE
 from tests.attacks import flawed
-from tests.attacks.evidence import FloatArray, Tally, contest
-from tests.attacks.metadata import Contents, folder_contents, metadata_difference
-from tests.attacks.projection import (
-    Distinguisher,
-    Worlds,
-    lattice,
-    one_sparse,
-    row_space_residual,
-    walsh_sparsity,
-)
-from tests.attacks.reconstruction import most_plausible_ratings, solve_for_ratings, undo_constant_seed
+from tests.attacks.evidence import Tally, contest
+from tests.attacks.projection import Distinguisher, Worlds, lattice, one_sparse, row_space_residual, walsh_sparsity
 from tests.attacks.target import Opened, Setting, item_names, neighbouring_ratings, private_release
+
+Contents: TypeAlias = Mapping[str, bytes]
+"""The files of a folder, by name."""
 
 GUESSED_SEEDS: Final = (0, 1, flawed.CONSTANT_SEED)
 """Seeds an adversary tries on a release whose randomness is secret."""
@@ -49,10 +47,7 @@ def residual_flawed(
     *, w: float, trials: int, rng: np.random.Generator, shape: tuple[int, int] = (200, 60), dim: int = 32
 ) -> Tally:
     worlds = random_worlds(shape, rng)
-
-    def publish(ratings: FloatArray) -> FloatArray:
-        return flawed.thin_svd_release(ratings, w=w, dim=dim, rng=rng)
-
+    publish = partial(flawed.thin_svd_release, w=w, dim=dim, rng=rng)
     return alone(publish, worlds, row_space_residual(worlds), trials=trials, rng=rng)
 
 
@@ -69,22 +64,26 @@ def sparsity_flawed(
     """A sparsity test of SJLT as printed, ``size`` users and items, ``nonzeros`` per row of P, D secret or known."""
     worlds = random_worlds((size, size), rng)
     signs = rng.choice([-1.0, 1.0], size)
-
-    def publish(ratings: FloatArray) -> FloatArray:
-        return flawed.printed_sjlt_release(ratings, w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng, signs=signs)
-
+    publish = partial(flawed.printed_sjlt_release, w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng, signs=signs)
     distinguisher = attack(worlds, PAPER_W, **({"signs": signs} if signs_known else {}))
     return alone(publish, worlds, distinguisher, trials=trials, rng=rng)
 
 
 def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator, size: int = 128, dim: int = 64) -> Tally:
     worlds = random_worlds((size, size), rng)
+    publish = partial(flawed.reference_fjlt_release, w=PAPER_W, dim=dim, density=density, rng=rng)
+    return alone(publish, worlds, lattice(worlds, PAPER_W, dim=dim, density=density), trials=trials, rng=rng)
 
-    def publish(ratings: FloatArray) -> FloatArray:
-        return flawed.reference_fjlt_release(ratings, w=PAPER_W, dim=dim, density=density, rng=rng)
 
-    attack = lattice(worlds, PAPER_W, dim=dim, density=density)
-    return alone(publish, worlds, attack, trials=trials, rng=rng)
+def alone(
+    publish: Callable[[Float64Array], Float64Array],
+    worlds: Worlds,
+    attack: Distinguisher,
+    *,
+    trials: int,
+    rng: np.random.Generator,
+) -> Tally:
+    return contest(lambda world: publish(worlds[world]), {"": attack}, trials=trials, rng=rng)[""]
 
 
 def projection_ours(setting: Setting, *, users: int, trials: int, rng: np.random.Generator) -> dict[str, Tally]:
@@ -126,7 +125,7 @@ def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generato
 
 def coin_ratings(
     users: int, items: int, rng: np.random.Generator
-) -> tuple[FloatArray, npt.NDArray[np.int64], BoolArray]:
+) -> tuple[Float64Array, npt.NDArray[np.int64], BoolArray]:
     """Return synthetic ratings (rated or not) in which one known cell of every user was decided by a coin."""
     config = SyntheticConfig(
         users=users,
@@ -136,10 +135,54 @@ def coin_ratings(
         target_ratings_per_user=2,
     )
     source = synthetic_pair(config, seed=int(rng.integers(2**32))).source
-    ratings: FloatArray = source.positives().matrix.toarray()
+    ratings: Float64Array = source.positives().matrix.toarray()
     columns, truth = rng.integers(items, size=users), rng.random(users) < 0.5
     ratings[np.arange(users), columns] = truth
     return ratings, columns, truth
+
+
+def _cells_right(recovered: Float64Array, columns: npt.NDArray[np.int64], truth: BoolArray) -> Tally:
+    """Count one trial per user: was the cell right that a coin decided?"""
+    return Tally.of(truth, recovered[np.arange(len(recovered)), columns] > 0.5)
+
+
+def undo_constant_seed(published: Float64Array, *, n_items: int, w: float) -> Float64Array:
+    """Return the ratings behind a release of the reference code: regenerate the projection, solve, remove the lift.
+
+    Exact up to rounding errors where the release has at least as many columns as there are items.
+    """
+    dim = published.shape[1]
+    projection = flawed.constant_seed_projection(n_items, dim)
+    # normal equations: a Gaussian projection of more rows than columns is well enough conditioned
+    lift = np.linalg.solve(projection.T @ projection, projection.T @ published.T * math.sqrt(dim)).T
+    return remove_lift(lift.astype(np.float64, copy=False), w)
+
+
+def remove_lift(lift: Float64Array, w: float) -> Float64Array:
+    """Return ratings whose singular values, lifted to √(Σ² + w²), give ``lift``: w is public."""
+    squares, directions = np.linalg.eigh(lift @ lift.T)
+    shrink = np.sqrt(np.maximum(squares - w**2, 0) / np.maximum(squares, w**2))
+    return (directions * shrink) @ (directions.T @ lift)
+
+
+def solve_for_ratings(published: npt.ArrayLike, item_rows: npt.ArrayLike) -> Float64Array:
+    return np.asarray(published, dtype=np.float64) @ np.linalg.pinv(np.asarray(item_rows, dtype=np.float64))
+
+
+def undo_seed(published: npt.ArrayLike, opened: Opened, seed: int) -> Float64Array:
+    """Return the ratings behind a release of ours drawn from a known seed: subtract its noise, then solve.
+
+    Exact where the release has at least as many columns as there are items: what "not private" means.
+    """
+    steps = np.rint(np.asarray(published, dtype=np.float64) / opened.grid.step)
+    noise = DiscreteGaussian(Simulation(seed), "noise", refinement=opened.grid.refinement)
+    return solve_for_ratings(steps - noise.draw(0, steps.size).reshape(steps.shape), opened.item_rows)
+
+
+def most_plausible_ratings(published: npt.ArrayLike, candidates: Iterable[npt.ArrayLike]) -> Float64Array:
+    """Return the reconstruction closest to zeros and ones among those that guessed item rows give."""
+    solved = (solve_for_ratings(published, item_rows) for item_rows in candidates)
+    return min(solved, key=lambda ratings: float(np.mean(np.minimum(np.abs(ratings), np.abs(ratings - 1)))))
 
 
 def metadata_flawed(leak: flawed.Leak, *, trials: int, rng: np.random.Generator) -> Tally:
@@ -153,23 +196,37 @@ def metadata_ours(setting: Setting, *, trials: int, rng: np.random.Generator) ->
 
     def folder(world: int) -> Contents:
         with tempfile.TemporaryDirectory() as parent:
-            return folder_contents(release(world).save(Path(parent) / "release"))
+            return {path.name: path.read_bytes() for path in release(world).save(Path(parent) / "release").iterdir()}
 
     attack = metadata_difference(folder(0), folder(1))
     return contest(folder, {"": attack}, trials=trials, rng=rng)[""]
 
 
-def alone(
-    publish: Callable[[FloatArray], FloatArray],
-    worlds: Worlds,
-    attack: Distinguisher,
-    *,
-    trials: int,
-    rng: np.random.Generator,
-) -> Tally:
-    return contest(lambda world: publish(worlds[world]), {"": attack}, trials=trials, rng=rng)[""]
+def metadata(contents: Contents) -> str:
+    """Return everything in a release folder but the noisy matrix: names, sizes, and the bytes of all other files.
+
+    The matrix's own hash in the certificate, and the digest and signature that cover it, say no more than the matrix.
+    """
+    shown: dict[str, str] = {}
+    for name, data in contents.items():
+        text = f"{len(data)} bytes"
+        if name == CERTIFICATE:
+            certificate = json.loads(data)
+            certificate.pop("digest", None)
+            certificate.get("files", {}).pop(MATRIX, None)
+            text = f"{text}: {json.dumps(certificate)}"
+        elif name not in (MATRIX, SIGNATURE):
+            text = f"{text}: {data!r}"
+        shown[name] = text
+    return json.dumps(shown)
 
 
-def _cells_right(recovered: FloatArray, columns: npt.NDArray[np.int64], truth: BoolArray) -> Tally:
-    """Count one trial per user: was the cell right that a coin decided?"""
-    return Tally.of(truth, recovered[np.arange(len(recovered)), columns] > 0.5)
+def metadata_difference(absent: Contents, present: Contents) -> Callable[[Contents], float]:
+    """Return a distinguisher that prefers the candidate whose own folder has the same metadata; 0 where both have."""
+    candidates = metadata(absent), metadata(present)
+
+    def score(contents: Contents) -> float:
+        seen = metadata(contents)
+        return float(seen == candidates[1]) - float(seen == candidates[0])
+
+    return score

@@ -127,50 +127,15 @@ def releases(tmp_path):
     return ledger, folders
 
 
-def test_a_ledger_holds_the_releases_it_paid_for(releases):
+def test_a_ledger_forged_with_all_its_hashes_contradicts_a_release_that_exists(releases):
     ledger, folders = releases
-    checked = check_ledger(ledger, reversed(folders))
-    assert (len(checked.balance.spends), checked.not_presented) == (3, ())
     assert check_ledger(ledger, folders[1:]).not_presented == (1,)
-    content = json.loads((folders[1] / "certificate.json").read_bytes())["ledger"]
-    line = ledger.read().spends[1]
-    assert (content["releases"], content["head"], content["recorded"]) == (2, line.hash, line.recorded)
-
-
-def test_a_ledger_rolled_back_contradicts_a_release_that_exists(releases):
-    ledger, folders = releases
-    ledger.path.write_bytes(b"".join(lines_of(ledger)[:2]))
-    assert check_ledger(ledger, folders[:1])
-    with pytest.raises(VerificationError, match=r"does not hold release 3 as .*2\.release states it: .* rolled back"):
-        check_ledger(ledger, folders[2:])
-    publish(RATINGS, PROMISE, strategy=JLT(dim=4), users=["a", "b"], ledger=ledger)
-    with pytest.raises(VerificationError, match="does not hold release 2"):
-        check_ledger(ledger, folders)
-
-
-def test_a_ledger_edited_or_forged_with_all_its_hashes_fails_its_check(releases):
-    ledger, folders = releases
-    whole = ledger.path.read_bytes()
-    ledger.path.write_bytes(whole.replace(b'"epsilon":8.0', b'"epsilon":9.0'))
-    with pytest.raises(VerificationError, match="line 1 was changed"):
-        check_ledger(ledger)
-    ledger.path.write_bytes(whole[: whole.index(b"\n") + 1])
+    ledger.path.write_bytes(lines_of(ledger)[0])
     for _ in range(3):
         spend(ledger, 0.01)
     assert check_ledger(ledger)
     with pytest.raises(VerificationError, match="does not hold release 1"):
         check_ledger(ledger, folders)
-
-
-def test_releases_of_other_ledgers_and_of_none_are_told_apart(releases, tmp_path):
-    ledger, _ = releases
-    other = Ledger.create(tmp_path / "other.jsonl", BUDGET)
-    elsewhere = publish(RATINGS, PROMISE, users=["a", "b"], ledger=other).save(tmp_path / "other.release")
-    nowhere = publish(RATINGS, PROMISE, users=["a", "b"]).save(tmp_path / "none.release")
-    with pytest.raises(VerificationError, match=r"other\.release was made with a ledger other than"):
-        check_ledger(ledger, [elsewhere])
-    with pytest.raises(VerificationError, match=r"none\.release was made without a ledger"):
-        check_ledger(ledger, [nowhere])
 
 
 def test_one_line_pays_for_one_release(releases, tmp_path):
@@ -192,30 +157,20 @@ def cut(ledger, keep):
     return whole
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_a_cut_line_is_rebuilt_from_its_release_to_the_byte(releases, number):
+def test_a_cut_line_is_rebuilt_from_its_release_to_the_byte_and_from_no_other(releases):
     ledger, folders = releases
-    ledger.path.write_bytes(b"".join(lines_of(ledger)[: number + 1]))
+    lost = [lost_line(verify(folder).certificate) for folder in folders]
     for keep in (1, 30, 150, -3):
         whole = cut(ledger, keep)
         with pytest.raises(LedgerError, match="repair"):
             ledger.read()
-        balance = ledger.rebuild(lost_line(verify(folders[number - 1]).certificate))
+        for other in (lost[1], lost[2].model_copy(update={"mu": 1e-3})):
+            with pytest.raises(LedgerError, match="is that of release 3, and not of the one given"):
+                ledger.rebuild(other)
+        assert ledger.rebuild(lost[2]) == ledger.read()
         assert ledger.path.read_bytes() == whole
-        assert balance == ledger.read()
-
-
-def test_a_cut_line_is_not_rebuilt_from_another_release(releases):
-    ledger, folders = releases
-    cut(ledger, 40)
-    before = ledger.path.read_bytes()
-    lost = lost_line(verify(folders[2]).certificate)
-    for other in (lost_line(verify(folders[1]).certificate), lost.model_copy(update={"mu": 1e-3})):
-        with pytest.raises(LedgerError, match="is that of release 3, and not of the one given"):
-            ledger.rebuild(other)
     with pytest.raises(LedgerError, match="does not name its line"):
         lost_line(publish(RATINGS, PROMISE, users=["a", "b"]).certificate)
-    assert ledger.path.read_bytes() == before
 
 
 @pytest.mark.parametrize("last", [0.3, 1.0])
@@ -354,15 +309,11 @@ def test_a_key_that_is_given_must_have_signed(tmp_path, ledger, signed):
 
 def test_a_line_that_was_cut_off_is_repaired_and_signed_again(tmp_path):
     ledger = Ledger.create(tmp_path / "paid", BUDGET, KEY)
-    for name in ("one", "two"):
-        release = publish(RATINGS, PROMISE, strategy=JLT(dim=4), users=["a", "b"], ledger=ledger)
-        folder = release.save(tmp_path / name)
+    release = publish(RATINGS, PROMISE, strategy=JLT(dim=4), users=["a", "b"], ledger=ledger)
     whole = ledger.path.read_bytes()
-    first, second, third, _ = lines_of(ledger)
-    ledger.path.write_bytes(first + second + third[:50])
-    with pytest.raises(LedgerError, match="repair"):
-        ledger.read()
-    assert len(ledger.rebuild(lost_line(verify(folder).certificate)).spends) == 2
+    first, second, _ = lines_of(ledger)
+    ledger.path.write_bytes(first + second[:50])
+    assert len(ledger.rebuild(lost_line(release.certificate)).spends) == 1
     with pytest.raises(LedgerError, match="is missing"):
         ledger.read()
     ledger.sign()

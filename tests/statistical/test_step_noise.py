@@ -13,7 +13,7 @@ from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import UNITS_PER_STEP, Declared, calibrate
 from pricdr.randomness import Secret, Simulation
 from pricdr.strategies import Guided, LearnFrom, Spectral
-from tests.attacks.trace_steps import trace_steps
+from tests.attacks.integer_reference import trace_steps
 from tests.attacks.transcript import GuideOf
 from tests.laws import ALPHA, has_scale, scale_p_value, shape_p_value
 

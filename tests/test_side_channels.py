@@ -25,23 +25,14 @@ OPTIONS = (("--strategy", "spectral"), ("--strategy", "spectral", *config(learn_
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 
 
-class _Keys(list):
-    """Contents of keys as they were made, and the key objects themselves."""
-
-    def __init__(self):
-        super().__init__()
-        self.objects = []
-
-
 @pytest.fixture
-def keys(monkeypatch):
-    """Every key made while a test runs, as it was before being erased."""
-    made = _Keys()
+def made(monkeypatch):
+    """Every key made while a test runs, and what it was before being erased."""
+    made = []
     original = pricdr.randomness._Key.__init__
 
     def recording(self, content):
-        made.append(bytes(content))
-        made.objects.append(self)
+        made.append((self, bytes(content)))
         original(self, content)
 
     monkeypatch.setattr(pricdr.randomness._Key, "__init__", recording)
@@ -69,7 +60,7 @@ def _everything(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
-def test_publishing_leaves_no_key_no_rated_item_and_no_other_file(files, keys, capfd, monkeypatch, options):
+def test_publishing_leaves_no_key_no_rated_item_and_no_other_file(files, made, capfd, monkeypatch, options):
     (files / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(files / "tmp"))
     run(["ledger", "init", str(files / "ledger"), "--epsilon", "9", "--delta", "1e-6", "--unit", "rating"])
@@ -82,12 +73,13 @@ def test_publishing_leaves_no_key_no_rated_item_and_no_other_file(files, keys, c
         assert (files / name).stat().st_mode & 0o777 == 0o600, name
     captured = capfd.readouterr()
     left = _everything(files / "out") + (files / "ledger").read_bytes() + (captured.out + captured.err).encode()
-    assert keys, "the test must see the keys it looks for"
+    assert made, "the test must see the keys it looks for"
+    keys = [content for _, content in made]
     for secret in (*keys, *(key.hex().encode() for key in keys), (files / "key").read_bytes().splitlines()[1]):
         assert secret not in left
     assert RARE_ITEM.encode() not in left
     assert RARE_USER.encode() not in left
-    assert not any(any(key._bytes) for key in keys.objects), "erased when publish returns"
+    assert not any(any(key._bytes) for key, _ in made), "erased when publish returns"
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
@@ -98,12 +90,12 @@ def test_a_seed_is_in_no_file_of_a_seeded_release(files, capfd, options):
     assert str(SEED).encode() not in left
 
 
-def test_errors_name_values_of_the_files_but_never_keys(files, keys, capfd):
+def test_errors_name_values_of_the_files_but_never_keys(files, made, capfd):
     (files / "ratings.csv").write_text("user,item,rating\nu1,i1,4\nu1,i2,not a number\n")
     assert _publish(files, "--values", "--rating-bound", "5", "--rating-step", "1") == 2
     error = capfd.readouterr().err
     assert "not a number" in error
-    assert all(key.hex() not in error for key in keys)
+    assert all(key.hex() not in error for _, key in made)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +106,7 @@ def test_errors_name_values_of_the_files_but_never_keys(files, keys, capfd):
     ],
     ids=["jlt", "spectral"],
 )
-def test_an_exception_inside_the_mechanism_shows_no_secret(keys, monkeypatch, strategy, inside):
+def test_an_exception_inside_the_mechanism_shows_no_secret(made, monkeypatch, strategy, inside):
     def broken(*_args, **_kwargs):
         raise PriCDRError("the disk is on fire")
 
@@ -124,8 +116,8 @@ def test_an_exception_inside_the_mechanism_shows_no_secret(keys, monkeypatch, st
         publish(ratings, Guarantee(epsilon=1, delta=1e-6), strategy=strategy)
     assert any("publish" in frame.f_code.co_filename for frame in _frames(caught.tb))
     shown = repr(caught.value) + "".join(repr(v) for frame in _frames(caught.tb) for v in frame.f_locals.values())
-    assert keys
-    for key in keys:
+    assert made
+    for _, key in made:
         assert key.hex() not in shown
         assert repr(key)[2:-1] not in shown
 
@@ -158,9 +150,9 @@ def _stored(matrix):
 def _counted(work, products):
     """The same work, with its multiply-adds and its shape noted."""
 
-    def counting(matrix, vectors, **options):
+    def counting(matrix, vectors, *rest, **options):
         products.append((_stored(matrix) * vectors.shape[1], vectors.shape))
-        return work(matrix, vectors, **options)
+        return work(matrix, vectors, *rest, **options)
 
     return counting
 

@@ -47,9 +47,9 @@ def trace_steps(seen: Mapping[str, Float64Array] | None = None) -> Iterator[Tran
     transcript = Transcript()
     shown = {} if seen is None else seen
 
-    def noting(*args: Any, step: Step, **rest: Any) -> Float64Array:
-        transcript[step.name] = noisy_sums(*args, step=step, **rest)
-        return shown.get(step.name, transcript[step.name]).copy()
+    def noting(matrix: Any, vectors: Float64Array, run: Run, name: str, **rest: Any) -> Float64Array:
+        transcript[name] = noisy_sums(matrix, vectors, run, name, **rest)
+        return shown.get(name, transcript[name]).copy()
 
     with patch.object(rounds, "noisy_sums", noting), patch.object(spectral, "noisy_sums", noting):
         yield transcript

@@ -43,9 +43,20 @@ def _matrix(rng, users, levels):
     return cells.astype(np.int64)
 
 
+def _run(strategy, entries, calibrated, randomness):
+    """What is published, and the noise of each step in grid steps: sums with noise less sums without."""
+    with trace_steps() as seen:
+        published = strategy.publish(entries, Run(calibrated, randomness))
+    with trace_steps(seen) as exact:
+        strategy.publish(entries, Run(calibrated, randomness, noisy=False))
+    assert np.array_equal(published, seen["rows"].astype(np.float32))
+    names = {one.step.name: one.grid.step for one in calibrated}
+    return published, {name: (seen[name] - exact[name]) / step for name, step in names.items()}
+
+
 @pytest.fixture(params=WAYS)
 def noises(request, rng, any_seed):
-    """(calibrated steps, what was published, noise of each step in grid steps): sums with noise less sums without."""
+    """The calibrated steps, what was published, and the noise of each step in grid steps."""
     strategy, declared_items, unit, bounds = WAYS[request.param]
     declared = Declared(bounds=bounds, unit=unit, users=USERS, items=ITEMS if declared_items else None)
     calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
@@ -62,16 +73,7 @@ def noises(request, rng, any_seed):
         unlisted=InMemory(limit(_matrix(rng, UNLISTED, bounds.levels))) if everybody else None,
     )
     randomness = Secret() if any_seed % 2 else Simulation(any_seed)
-    with trace_steps() as seen:
-        published = strategy.publish(entries, Run(calibrated, randomness))
-    with trace_steps(seen) as exact:
-        strategy.publish(entries, Run(calibrated, randomness, noisy=False))
-    assert np.array_equal(published, seen["rows"].astype(np.float32))
-    return (
-        calibrated,
-        published,
-        {one.step.name: (seen[one.step.name] - exact[one.step.name]) / one.grid.step for one in calibrated},
-    )
+    return calibrated, *_run(strategy, entries, calibrated, randomness)
 
 
 def test_every_step_has_the_noise_it_was_settled_with_and_no_other(noises, rng):
@@ -115,16 +117,13 @@ def test_centring_steps_have_their_noise(strategy, rng):
     drawn = {one.step.name: [] for one in calibrated if one.step.rows == 1}
     for _ in range(250):
         with Secret() as secret:
-            with trace_steps() as seen:
-                strategy.publish(entries, Run(calibrated, secret))
-            with trace_steps(seen) as exact:
-                strategy.publish(entries, Run(calibrated, secret, noisy=False))
+            _, noise_of = _run(strategy, entries, calibrated, secret)
         for name, noises in drawn.items():
-            noises.append(seen[name][0] - exact[name][0])
+            noises.append(noise_of[name][0])
     together = []
     for one in calibrated:
         if one.step.name in drawn:
-            sample = np.array(drawn[one.step.name]) / one.grid.sigma
+            sample = np.array(drawn[one.step.name]) * one.grid.step / one.grid.sigma
             assert sample.shape == (250, one.step.numbers)
             assert scale_p_value(sample, 1.0) > ALPHA
             assert shape_p_value(sample + rng.uniform(-0.5, 0.5, sample.shape) / 2**18, 1.0) > ALPHA

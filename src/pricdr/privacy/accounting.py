@@ -65,19 +65,15 @@ class Guarantee:
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):  # whatever number type the caller has
             object.__setattr__(self, name, float(getattr(self, name)))
-        object.__setattr__(self, "unit", _unit(self.unit))
+        try:
+            object.__setattr__(self, "unit", Unit(self.unit))
+        except ValueError as error:
+            raise ParameterError(f"unit must be rating or user, got {self.unit!r}") from error
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
 
     def __str__(self) -> str:
         return f"({self.epsilon:g}, {self.delta:g})-differential privacy for one {self.unit.value}"
-
-
-def _unit(unit: Unit | str) -> Unit:
-    try:
-        return Unit(unit)
-    except ValueError as error:
-        raise ParameterError(f"unit must be rating or user, got {unit!r}") from error
 
 
 def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.csr import CSR, sp
 from pricdr.errors import ParameterError, require_count, require_probability
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
-from pricdr.privacy.mechanism import Secrets, on_grid, release_rows
+from pricdr.privacy.mechanism import Run, Secrets, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, SumKind, calibrate, total_mu
 from pricdr.privacy.strategies.base import Projection, Strategy
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
-from pricdr.randomness import Randomness, Secret
+from pricdr.randomness import Randomness, Secret, Simulation
 
 _CELLS_PER_BATCH: Final = 1 << 22
 _CROWD: Final = 100
@@ -234,7 +234,8 @@ def _units(declared: Declared) -> tuple[float, int]:
 
 
 def _sums(one: CalibratedStep, matrix: CSR, vectors: Float64Array, value: float) -> IntArray:
-    sums = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
+    without_noise = Run((one,), Simulation(0), noisy=False)
+    sums = noisy_sums(matrix, vectors, without_noise, one.step.name, value=value, secrets=Secrets())
     return _whole(sums, one.grid.step)
 
 

@@ -19,7 +19,7 @@ from pricdr.data.ids import Ids
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.steps import MAX_SUM, UNITS_PER_STEP, Bounds, CalibratedStep, Grid, Step
+from pricdr.privacy.steps import MAX_SUM, UNITS_PER_STEP, Bounds, CalibratedStep, Grid
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 
@@ -226,13 +226,9 @@ class Run:
     progress: Progress = silent
     _used: set[str] = field(default_factory=set)
 
-    def step(self, name: str) -> Step:
-        """Return the step of this name."""
-        return self._named(name).step
-
-    def grid(self, name: str) -> Grid:
-        """Return the lattice of a step."""
-        return self._named(name).grid
+    def step(self, name: str) -> CalibratedStep:
+        """Return the step of this name, and its lattice."""
+        return next(one for one in self.calibrated if one.step.name == name)
 
     def noise(self, name: str) -> DiscreteGaussian | None:
         """Return the noise of a step, which can be asked for once; None in a release without noise."""
@@ -244,10 +240,7 @@ class Run:
             return None
         # Every strategy's last step is called "rows", and its stream "noise", as it was when there was no other.
         stream = "noise" if name == "rows" else f"{name} noise"
-        return DiscreteGaussian(self.randomness, stream, refinement=self.grid(name).refinement)
-
-    def _named(self, name: str) -> CalibratedStep:
-        return next(one for one in self.calibrated if one.step.name == name)
+        return DiscreteGaussian(self.randomness, stream, refinement=self.step(name).grid.refinement)
 
 
 class Secrets:

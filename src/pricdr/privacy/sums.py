@@ -19,10 +19,8 @@ from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_row_sums, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
-from pricdr.privacy.mechanism import Secrets
+from pricdr.privacy.mechanism import Run, Secrets
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.steps import Grid, Step
-from pricdr.progress import Progress, silent
 
 GUIDE_STEPS: Final = 1 << 14
 """A guide's numbers are whole multiples of 1/2^14, so that sums of its rows are exact."""
@@ -114,33 +112,32 @@ class SumsAndSquares:
 def noisy_sums(
     matrix: Matrix | Transposed | CSR | CSC,
     vectors: Float64Array,
+    run: Run,
+    name: str,
     *,
-    step: Step,
-    grid: Grid,
     value: float,
-    noise: DiscreteGaussian | None,
     secrets: Secrets,
-    progress: Progress = silent,
 ) -> Float64Array:
-    """Return ``matrix · vectors`` on the grid plus noise, one row per row of ``matrix``.
+    """Run the step of this name: return ``matrix · vectors`` on its grid plus its noise, a row per row of ``matrix``.
 
     Products are exact whole numbers of 2^-bits grid steps; the sum is rounded down to a grid step, and
     :meth:`Step.rounding` counts what that can add to the sensitivity. The noise of cell (r, j) is the draw at position
     r·numbers + j.
     """
-    bits = step.fine_bits(grid)
+    grid = run.step(name).grid
+    bits = run.step(name).step.fine_bits(grid)
     scale = value / grid.step * _SHRINK * 2.0**bits
     whole = secrets.keep(np.floor(vectors * scale).astype(np.int64))
     matrix, numbers = as_matrix(matrix), whole.shape[1]
     out = np.empty((matrix.shape[0], numbers))
-    finish = NoisySums(bits=bits, step=grid.step, noise=noise)
+    finish = NoisySums(bits=bits, step=grid.step, noise=run.noise(name))
     block_rows = max(1, _CELLS_PER_BLOCK // numbers)
     if not isinstance(matrix, Transposed):
         work = SummedRows(whole, finish)
-        matrix.rows(work, out, block_rows=block_rows, what=step.name, progress=progress)
+        matrix.rows(work, out, block_rows=block_rows, what=name, progress=run.progress)
         return out
     # Over users: one pass over the ratings, then the noise in blocks.
-    sums = secrets.keep(matrix.of.total(SummedColumns(whole), what=step.name, progress=progress))
+    sums = secrets.keep(matrix.of.total(SummedColumns(whole), what=name, progress=run.progress))
 
     def fill(part: slice) -> None:
         out[part] = finish(sums[part], part.start)

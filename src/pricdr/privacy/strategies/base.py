@@ -186,7 +186,7 @@ class Projection(Strategy):
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return exact products with item rows on the grid, clipped where declared, plus noise."""
-        grid = run.grid("rows")
+        grid = run.step("rows").grid
         item_rows = self.item_rows(entries.items, run.randomness, run.progress)
         return release_rows(
             entries.listed,

@@ -145,19 +145,10 @@ class LearntInRounds(Strategy):
                 items = rows
                 if before or not self.learns_from_unlisted:
                     if before:
-                        rows = guide(rows, width, sigma=run.grid(before).sigma, percentile=self.percentile)
+                        rows = guide(rows, width, sigma=run.step(before).grid.sigma, percentile=self.percentile)
                     along = _centred(rows, number, entries, run) if self.centring else rows
                     items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
-                rows = noisy_sums(
-                    entries.listed,
-                    items,
-                    step=run.step(name),
-                    grid=run.grid(name),
-                    value=entries.value,
-                    noise=run.noise(name),
-                    secrets=secrets,
-                    progress=run.progress,
-                )
+                rows = noisy_sums(entries.listed, items, run, name, value=entries.value, secrets=secrets)
                 before = name
             return rows.astype(np.float32)
 
@@ -218,16 +209,8 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> In
         vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
         one_row = sp.csr_array(totals)
         inner.keep(one_row.data)
-        sums = noisy_sums(
-            one_row,
-            vectors,
-            step=run.step(name),
-            grid=run.grid(name),
-            value=entries.value,
-            noise=run.noise(name),
-            secrets=inner,
-        )[0]
+        sums = noisy_sums(one_row, vectors, run, name, value=entries.value, secrets=inner)[0]
     count = sums[-1] / COUNT_WEIGHT
-    if count <= _CLEAR * run.grid(name).sigma / COUNT_WEIGHT:  # too few ratings to tell their mean from noise
+    if count <= _CLEAR * run.step(name).grid.sigma / COUNT_WEIGHT:  # too few ratings to tell their mean from noise
         return along
     return whole_guide(along / GUIDE_STEPS - sums[:-1] / count)

@@ -163,14 +163,9 @@ class Spectral(LearntInRounds):
     def _learn_items(
         self, ratings: Matrix, item_rows: Float64Array, entries: Entries, run: Run, secrets: Secrets
     ) -> Float64Array:
-        """Return a unit row per item (or bucket). They are private: everything in them has passed through noise.
+        """Return a unit row per item (or bucket), from those of the first round and from ratings in the same units.
 
-        Args:
-            ratings: users x items (or buckets), in the units of ``entries``.
-            item_rows: what the first round starts from.
-            entries: says what one unit counts, and the most that one rating does.
-            run: the settled steps.
-            secrets: where sums and users' vectors are kept for erasing.
+        They are private: everything in them has passed through noise.
         """
         by_item, prior = Transposed(ratings), self.user_prior * entries.bounds.largest**2
         for number in range(1, self.item_rounds + 1):
@@ -179,14 +174,12 @@ class Spectral(LearntInRounds):
             noisy = noisy_sums(
                 by_item,
                 secrets.keep(np.column_stack([users, np.full(len(users), self.count_weight)])),
-                step=run.step(name),
-                grid=run.grid(name),
+                run,
+                name,
                 value=entries.value,
-                noise=run.noise(name),
                 secrets=secrets,
-                progress=run.progress,
             )
-            item_rows = self._rows_from(noisy, run.grid(name).sigma ** 2, last=number == self.item_rounds)
+            item_rows = self._rows_from(noisy, run.step(name).grid.sigma ** 2, last=number == self.item_rounds)
         return item_rows
 
     def _rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import ParameterError
@@ -65,7 +65,6 @@ METHODS: Final["Registry[Method]"] = Registry("method", group="pricdr.methods", 
 
 FAST: Final[Settings] = {"epochs": 60, "patience": 5, "patience_steps": 40}
 """Settings for a first look at any method that is trained in epochs."""
-_PRESETS: Final[Mapping[str, Mapping[str, str]]] = {"hetero": {"paper": "hetero-paper"}}
 
 
 def method_class(name: str) -> "type[Method]":
@@ -88,7 +87,7 @@ def with_preset(name: str, preset: str) -> str:
     >>> with_preset("hetero", "default"), with_preset("hetero", "paper")
     ('hetero', 'hetero-paper')
     """
-    presets = {"default": name, **_PRESETS.get(name, {})}
+    presets = {"default": name} | ({"paper": "hetero-paper"} if name == "hetero" else {})
     if preset not in presets:
         raise ParameterError(f"method {name} has no preset {shorten(preset)}: {', '.join(presets)}")
     return presets[preset]
@@ -104,8 +103,22 @@ def configure(name: str, settings: Settings) -> "Method":
         raise ParameterError(f"method {name} has no setting {unknown[0]!r}: {', '.join(sorted(group_of))}")
     for group in groups:
         given = {key: value for key, value in settings.items() if group_of[key] == group}
-        method = replace(method, **{group: _changed(getattr(method, group), given)})
+        now: Any = getattr(method, group)
+        checked = {key: _checked(key, value, getattr(now, key)) for key, value in given.items()}
+        method = replace(method, **{group: replace(now, **checked)})
     return method
+
+
+def _checked(key: str, value: object, default: object) -> object:
+    """Return a setting in the type of its default."""
+    # TOML tells 1 from 1.0, people do not; true is no number all the same.
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not type(default):
+        raise ParameterError(f"{key} must be {type(default).__name__}, got {shorten(value)}")
+    if isinstance(value, int) and key != "seed" and abs(value) > MOST:
+        raise ParameterError(f"{key} must be at most {MOST:,}, got {value:,}")
+    return value
 
 
 def method_of(model: "FittedModel") -> "Method":
@@ -120,20 +133,3 @@ def method_of(model: "FittedModel") -> "Method":
     for name, value in model.origin.settings.items():
         settings |= value if isinstance(value, Mapping) else {name: value}
     return configure(model.method, settings)
-
-
-def _changed(group: Any, given: Settings) -> Any:  # noqa: ANN401 - any configuration
-    """Return ``group`` with other values, each of the type its default has."""
-    assert is_dataclass(group)
-    values = {}
-    for key, value in given.items():
-        default = getattr(group, key)
-        # TOML tells 1 from 1.0, people do not; true is no number all the same.
-        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if type(value) is not type(default):
-            raise ParameterError(f"{key} must be {type(default).__name__}, got {shorten(value)}")
-        if isinstance(value, int) and key != "seed" and abs(value) > MOST:
-            raise ParameterError(f"{key} must be at most {MOST:,}, got {value:,}")
-        values[key] = value
-    return replace(cast(Any, group), **values)

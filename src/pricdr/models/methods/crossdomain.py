@@ -91,6 +91,7 @@ class _PairedRun(_RivalRun):
     The vectors of users are what they add to the first layer.
     """
 
+    target: Any
     # A ReLU follows, so every unit is off.
     of_unknown = -1e9
 
@@ -102,8 +103,8 @@ class _PairedRun(_RivalRun):
         """Return what the target's items add to the first layer."""
 
     @abstractmethod
-    def layers(self) -> Layers:
-        """Return the layers after the first."""
+    def layers(self, own: Any) -> Layers:  # noqa: ANN401 - a network of one domain
+        """Return the layers after the first that score the items of one domain."""
 
     def through(self, layers: Layers, parts: Tensor) -> Tensor:
         """Return what comes out of these layers for sums of user and item parts: ReLU and dropout before each."""
@@ -113,7 +114,7 @@ class _PairedRun(_RivalRun):
 
     def logits(self, parts: Tensor) -> Tensor:
         """Return the scores of sums of user and item parts."""
-        return self.through(self.layers(), parts)
+        return self.through(self.layers(self.target), parts)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
@@ -123,7 +124,7 @@ class _PairedRun(_RivalRun):
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
         """Return the network as an interaction; there are no vectors, and the items' log-odds are their bias."""
-        layers = tuple((numbers(weights), numbers(bias)) for weights, bias in self.layers())
+        layers = tuple((numbers(weights), numbers(bias)) for weights, bias in self.layers(self.target))
         interaction = Interaction(self.all_user_vectors(), numbers(self.item_parts()), layers)
         users, items = (torch.zeros(count, 0).numpy() for count in self.rows_b.shape)
         return self.data.model(self.method.name, users, items, numbers(self.rows_b.log_odds), interaction=interaction)
@@ -164,17 +165,15 @@ class _DecodedRun(_RivalRun):
 
         Features are those of a random part of each row.
         """
-        for side, domain in ((self.source, self.rows_a), (self.target, self.rows_b)):
-            rows = domain.batch(users)
+        for side in (self.source, self.target):
+            rows = side.rows.batch(users)
             features = self.features(side, rows.keep(1 - self.config.entry_dropout), users)
-            yield (domain.counts[users] > 0).float(), rows.dense(domain.shape[1]), features
+            yield (side.rows.counts[users] > 0).float(), rows.dense(side.rows.shape[1]), features
 
     def vectors(self, users: Tensor) -> Tensor:
         """Return what the target's last layer is given: by the target row, or by the source row where there is none."""
-        from_a, from_b = self.codes(
-            self.features(self.source, self.rows_a.batch(users), users),
-            self.features(self.target, self.rows_b.batch(users), users),
-        )
+        sides = (self.source, self.target)
+        from_a, from_b = self.codes(*(self.features(side, side.rows.batch(users), users) for side in sides))
         hidden: Tensor = self.target.decoder.hidden(torch.where(self.rows_b.counts[users, None] > 0, from_b, from_a))
         return hidden
 
@@ -209,9 +208,10 @@ class CoNetConfig(Config):
 class _CoNetSide(nn.Module):
     """One domain: item embeddings, and the layers that are its own."""
 
-    def __init__(self, n_items: int, width: int) -> None:
+    def __init__(self, rows: _Examples, width: int) -> None:
         super().__init__()
-        self.items = nn.Parameter(0.01 * torch.randn(n_items, width))
+        self.rows = rows
+        self.items = nn.Parameter(0.01 * torch.randn(rows.shape[1], width))
         self.first = nn.Linear(2 * width, width)
         self.second = nn.Linear(width, width // 2)
         self.third = nn.Linear(width // 2, width // 4)
@@ -224,31 +224,30 @@ class _CoNetRun(_PairedRun):
     def build(self) -> None:
         width = self.config.width
         self.users = nn.Parameter(0.01 * torch.randn(len(self.data.users), width))
-        self.source, self.target = (_CoNetSide(rows.shape[1], width) for rows in (self.rows_a, self.rows_b))
+        self.source, self.target = (_CoNetSide(rows, width) for rows in (self.rows_a, self.rows_b))
         self.cross_first = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, 2 * width)))
         self.cross_second = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width // 2, width)))
 
     def step(self, users: Tensor) -> Tensor:
         """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
-        rated_a, rated_b = self.rows_a.batch(users), self.rows_b.batch(users)
-        parts_a = self._user_parts(self.source, self.target, users, rated_b)
-        parts_b = self._user_parts(self.target, self.source, users, rated_a)
-        loss = self._loss(self.target, self.rows_b, users, rated_b, parts_b)
-        loss = loss + self.config.source * self._loss(self.source, self.rows_a, users, rated_a, parts_a)
+        parts_a = self._user_parts(self.source, self.target, users)
+        parts_b = self._user_parts(self.target, self.source, users)
+        loss = self._loss(self.target, users, parts_b) + self.config.source * self._loss(self.source, users, parts_a)
         if self.config.sparsity:
             loss = loss + self.config.sparsity * (self.cross_first.abs().sum() + self.cross_second.abs().sum())
         return loss
 
-    def _loss(self, side: _CoNetSide, domain: _Examples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
+    def _loss(self, own: _CoNetSide, users: Tensor, user_parts: Tensor) -> Tensor:
         """Return the cross-entropy in one domain, per rating."""
-        items = domain.with_drawn(users, rated)
-        parts = user_parts[rated.row_of, None] + self._item_parts(side, side.items[items])
-        return domain.errors(items, self.through(self._layers(side), parts)) / max(len(items), 1)
+        rated = own.rows.batch(users)
+        items = own.rows.with_drawn(users, rated)
+        parts = user_parts[rated.row_of, None] + self._item_parts(own, own.items[items])
+        return own.rows.errors(items, self.through(self.layers(own), parts)) / max(len(items), 1)
 
-    def _user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor, elsewhere: Bags) -> Tensor:
-        """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
+    def _user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor) -> Tensor:
+        """Return what users add to the first layer of either side."""
         cross, user = self.cross_first, self.users[users]
-        width = user.shape[1]
+        width, elsewhere = user.shape[1], other.rows.batch(users)
         mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
         there = torch.cat([user, mean], dim=1)
         # The same H carries either side's input to the other, as in the paper.
@@ -260,20 +259,17 @@ class _CoNetRun(_PairedRun):
         width = items.shape[-1]
         return linear(items, torch.cat([own.first.weight[:, width:], self.cross_first[:, width:]]))
 
-    def _layers(self, own: _CoNetSide) -> Layers:
+    def layers(self, own: _CoNetSide) -> Layers:
         """Return the layers after the first; of the second one on only the own side's outputs are read."""
         # A cross-connection adds the other side's activations, so it is one wider layer over both sides' activations.
         second = torch.cat([own.second.weight, self.cross_second], dim=1)
         return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
 
     def vectors(self, users: Tensor) -> Tensor:
-        return self._user_parts(self.target, self.source, users, self.rows_a.batch(users))
+        return self._user_parts(self.target, self.source, users)
 
     def item_parts(self) -> Tensor:
         return self._item_parts(self.target, self.target.items)
-
-    def layers(self) -> Layers:
-        return self._layers(self.target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,10 +324,10 @@ class DDTCDRConfig(Config):
 class _DDTCDRSide(nn.Module):
     """One domain: encoders of users' rows and items' columns, and a network over a pair of vectors."""
 
-    def __init__(self, shape: tuple[int, int], config: DDTCDRConfig) -> None:
+    def __init__(self, rows: _Examples, config: DDTCDRConfig) -> None:
         super().__init__()
-        n_users, n_items = shape
-        hidden, width = config.hidden, config.width
+        self.rows = rows
+        (n_users, n_items), hidden, width = rows.shape, config.hidden, config.width
         self.users = SparseTower(n_items, hidden, width, config.dropout)
         self.items = SparseTower(n_users, hidden, width, config.dropout)
         self.first = nn.Linear(2 * width, hidden)
@@ -355,7 +351,7 @@ class _DDTCDRRun(_PairedRun):
     config: DDTCDRConfig
 
     def build(self) -> None:
-        self.source, self.target = (_DDTCDRSide(rows.shape, self.config) for rows in (self.rows_a, self.rows_b))
+        self.source, self.target = (_DDTCDRSide(rows, self.config) for rows in (self.rows_a, self.rows_b))
         self.skew = nn.Parameter(0.01 * torch.randn(self.config.width, self.config.width))
 
     def rotation(self) -> Tensor:
@@ -371,26 +367,22 @@ class _DDTCDRRun(_PairedRun):
         vectors_a, vectors_b = self.source.users(rated_a.keep(kept)), self.target.users(rated_b.keep(kept))
         mixed_a = self._hidden(vectors_a, vectors_b @ there.T, self.rows_b.counts[users] > 0)
         mixed_b = self._hidden(vectors_b, vectors_a @ there, self.rows_a.counts[users] > 0)
-        shares = {self.source: mixed_a, self.target: mixed_a @ there}
-        loss_a = self._loss(self.source, self.rows_a, users, rated_a, shares)
-        shares = {self.target: mixed_b, self.source: mixed_b @ there.T}
-        return loss_a + self._loss(self.target, self.rows_b, users, rated_b, shares)
+        loss = self._loss(self.source, users, rated_a, {self.source: mixed_a, self.target: mixed_a @ there})
+        return loss + self._loss(self.target, users, rated_b, {self.target: mixed_b, self.source: mixed_b @ there.T})
 
     def _hidden(self, vectors: Tensor, lent: Tensor, present: Tensor) -> Tensor:
         """Return the vectors, some replaced by the other domain's: cold users will have nothing else."""
         hidden = (torch.rand(len(vectors), device=self.device) < self.config.hide) & present
         return torch.where(hidden[:, None], lent, vectors)
 
-    def _loss(
-        self, own: _DDTCDRSide, domain: _Examples, users: Tensor, rated: Bags, vectors: dict[_DDTCDRSide, Tensor]
-    ) -> Tensor:
+    def _loss(self, own: _DDTCDRSide, users: Tensor, rated: Bags, vectors: dict[_DDTCDRSide, Tensor]) -> Tensor:
         """Return the cross-entropy of both networks in one domain, per rating; each has its own user ``vectors``."""
-        items, total = domain.with_drawn(users, rated), torch.zeros((), device=self.device)
-        item_vectors = own.items(domain.columns.keep(1 - self.config.entry_dropout))
+        items, total = own.rows.with_drawn(users, rated), torch.zeros((), device=self.device)
+        item_vectors = own.items(own.rows.columns.keep(1 - self.config.entry_dropout))
         for side, user in vectors.items():
             parts = side.user_parts(user)[rated.row_of, None] + side.item_parts(item_vectors)[items]
             weight = 1 - self.config.share if side is own else self.config.share
-            total = total + weight * domain.errors(items, self.through(side.layers(), parts))
+            total = total + weight * own.rows.errors(items, self.through(side.layers(), parts))
         return total / max(len(items), 1)
 
     def vectors(self, users: Tensor) -> Tensor:
@@ -412,9 +404,9 @@ class _DDTCDRRun(_PairedRun):
             self.source.layers(), there
         )
 
-    def layers(self) -> Layers:
+    def layers(self, own: _DDTCDRSide) -> Layers:
         """Return both networks as one, block by block, with their shares in the last layer."""
-        own, other, share = self.target, self.source, self.config.share
+        other, share = self.source if own is self.target else self.target, self.config.share
         second: Tensor = torch.block_diag(own.second.weight, other.second.weight)  # type: ignore[no-untyped-call]
         # A weighted sum of two outputs is one output over both hidden layers.
         last = torch.cat([(1 - share) * own.last.weight, share * other.last.weight], dim=1)
@@ -505,6 +497,7 @@ class _DARecSide(nn.Module):
 
     def __init__(self, rows: SparseRows, config: DARecConfig) -> None:
         super().__init__()
+        self.rows = rows
         self.first = nn.Parameter(0.1 * torch.randn(rows.shape[1], config.hidden))
         self.first_bias = nn.Parameter(torch.zeros(config.hidden))
         self.decoder = _Decoder(rows, config.width, config.hidden, config.dropout)
@@ -593,7 +586,7 @@ class _ETLSide(nn.Module):
 
     def __init__(self, rows: SparseRows, config: ETLConfig) -> None:
         super().__init__()
-        width = config.width
+        self.rows, width = rows, config.width
         self.encoder = SparseTower(rows.shape[1], width, width, 0.0)
         self.decoder = _Decoder(rows, width, width, config.dropout)
         self.discriminator = Adversary(width, (width // 2,), dropout=0.5)

@@ -165,8 +165,8 @@ class _NeuMFRun(_RatingRun):
         self.mlp_output = nn.Linear(sizes[-1], 1)
         """Its bias is the c of the whole."""
 
-    def forward(self, products: Tensor, sums: Tensor) -> Tensor:
-        """Return the logits, from p_u ∘ q_i and from the sum of the two parts."""
+    def logits(self, products: Tensor, sums: Tensor) -> Tensor:
+        """Return the scores, from p_u ∘ q_i and from the sum of the two parts."""
         hidden = relu(sums)
         for layer in self.hidden:
             hidden = relu(layer(self.dropout(hidden)))
@@ -176,7 +176,7 @@ class _NeuMFRun(_RatingRun):
     def loss(self, users: Tensor, items: Tensor) -> Tensor:
         own, other = (embedding(users, table)[:, None] for table in (self.product_users, self.mlp_users))
         product, part = (embedding(items, table) for table in (self.product_items, self.mlp_items))
-        logits = self(own * product, self.from_user(other) + self.from_item(part))
+        logits = self.logits(own * product, self.from_user(other) + self.from_item(part))
         labels = torch.zeros_like(logits)
         labels[:, 0] = 1  # the rated item comes first, then those drawn
         lengths = sum((vectors**2).sum(2).mean() for vectors in (own, other, product, part))
@@ -190,13 +190,9 @@ class _NeuMFRun(_RatingRun):
 
     def scorer(self) -> ScorePairs:
         product_users, user_parts, item_parts = self._arrays()
-
-        def score(users: Tensor, items: Tensor) -> Tensor:
-            products = product_users[users][:, None] * self.product_items[items]
-            logits: Tensor = self(products, user_parts[users][:, None] + item_parts[items])
-            return logits
-
-        return score
+        return lambda users, items: self.logits(
+            product_users[users][:, None] * self.product_items[items], user_parts[users][:, None] + item_parts[items]
+        )
 
     def fitted_model(self) -> FittedModel:
         """Return GMF as vectors, its output weights in the users'; the MLP, and c, as an interaction."""

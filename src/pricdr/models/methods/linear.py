@@ -483,7 +483,10 @@ class RidgeRelease(ReleaseMethod):
         dim, n_items = data.source.shape[1], len(data.items)
         # The normal equations, λI and what solving copies; the products with items, and the weights.
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
-        popular = _log_odds_alone(data)
+        counts = torch.as_tensor(item_counts(data.ratings), dtype=torch.float32)
+        users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
+        alone = {"in_release": np.zeros_like(data.present), "uses_history": False}
+        popular = data.model(self.name, users, items, log_odds(counts, int(data.warm.sum())).numpy(), **alone)
         gates = Gates.of(data, validation, chosen)
         unused = Chosen(trust=UNTRUSTED, evidence=gates.evidence, not_chosen=chosen.not_chosen)
         if gates.refused:
@@ -525,14 +528,6 @@ def _decoder(data: TrainingData, popular: FittedModel) -> Callable[[float, float
         return data.model(popular.method, rows, items, popular.item_bias, uses_history=False)
 
     return model
-
-
-def _log_odds_alone(data: TrainingData) -> FittedModel:
-    """Return the model that uses nothing of the release."""
-    bias = log_odds(torch.as_tensor(item_counts(data.ratings), dtype=torch.float32), int(data.warm.sum())).numpy()
-    users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
-    unused = np.zeros_like(data.present)
-    return data.model("ridge-release", users, items, bias, in_release=unused, uses_history=False)
 
 
 def _ndcg(model: FittedModel, held_out: HeldOut) -> Float64Array:

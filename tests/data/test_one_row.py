@@ -244,11 +244,10 @@ def require_own_pairs(read: Callable[[list[Any]], Ratings], before, after, diffe
     assert changed <= {row.pair for row in differing}, (changed, differing)
 
 
+@pytest.mark.parametrize("examples", [20, pytest.param(80, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_one_row_changes_entries_of_its_own_pairs_alone(tmp_path_factory, kind):
+def test_one_row_changes_entries_of_its_own_pairs_alone(tmp_path_factory, kind, examples):
     folder, form = tmp_path_factory.mktemp("rows"), FORMATS[kind]
-
-    examples = 100 if kind in ("csv", "dat", "headerless", "json", "parquet", "sqlite", "pandas") else 40  # of variants
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(case=neighbours(form.rows), skip=st.sampled_from([True, True, False]), threshold=st.none() | st.just(3.0))

@@ -111,6 +111,13 @@ def contest(
     return {name: Tally.of(truth, decide(scores[:, at], rng)) for at, name in enumerate(attacks)}
 
 
+def duel(
+    publish: Callable[[int], Published], attack: Callable[[Published], float], *, trials: int, rng: np.random.Generator
+) -> Tally:
+    """A contest of one attack."""
+    return contest(publish, {"": attack}, trials=trials, rng=rng)[""]
+
+
 def _exceeds(alarms: int, absent: int, hits: int, present: int, mu: float, level: float) -> bool:
     if absent == 0 or present == 0:
         return False

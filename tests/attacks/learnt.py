@@ -16,7 +16,7 @@ from pricdr.data.csr import CSR
 from pricdr.privacy.accounting import LATTICE_FACTOR, Unit
 from pricdr.privacy.steps import Bounds, CalibratedStep, Grid, total_mu
 from pricdr.randomness import Secret
-from tests.attacks.evidence import Tally, contest, decide
+from tests.attacks.evidence import Tally, decide, duel
 from tests.attacks.integer_reference import Form, WholeSums
 from tests.attacks.rows import likelihood_ratio
 from tests.attacks.sensitivity import (
@@ -150,7 +150,7 @@ def directions_published_flawed(*, mu: float, trials: int, rng: np.random.Genera
         seen = release[-1]
         return float(np.linalg.norm(seen - directions[0]) - np.linalg.norm(seen - directions[1]))
 
-    return contest(published, {"": attack}, trials=trials, rng=rng)[""]
+    return duel(published, attack, trials=trials, rng=rng)
 
 
 def true_ratio(flaw: Flaw) -> float:

@@ -2,7 +2,7 @@
 
 The guarantee holds for every E, public ones included. So where an attack needs E, the mechanism is put together from
 its own parts (:class:`Opened`), E is handed to the adversary, and neighbours may be chosen to suit E; only the noise is
-secret. Where it does not, attacks meet real private releases (:func:`private_release`).
+secret. Where it does not, attacks meet real private releases (:func:`publisher`).
 """
 
 from collections.abc import Callable
@@ -160,11 +160,13 @@ def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generato
     return ratings, other
 
 
-def private_release(setting: Setting, worlds: tuple[Float64Array, Float64Array]) -> Callable[[int], Release]:
-    """Return a function that makes private releases of either input: secret rows, secret noise, declared lists."""
+def publisher(
+    setting: Setting, worlds: tuple[Float64Array, Float64Array], *, insecure_seed: int | None = None
+) -> Callable[[int], Release]:
+    """Return a function that publishes either input, with declared lists: secret rows and noise, unless seeded."""
     users = tuple(f"u{number}" for number in range(len(worlds[0])))
     items = item_names(worlds[0].shape[1])
-    inputs = [sparse_ratings(world, users, items) for world in worlds]
+    inputs = [Ratings.from_codes(*world.nonzero(), world[world.nonzero()], users, items) for world in worlds]
 
     def release(world: int) -> Release:
         return publish(
@@ -174,14 +176,10 @@ def private_release(setting: Setting, worlds: tuple[Float64Array, Float64Array])
             users=users,
             items=items,
             bounds=setting.bounds,
+            insecure_seed=insecure_seed,
         )
 
     return release
-
-
-def sparse_ratings(dense: Float64Array, users: Ids, items: Ids) -> Ratings:
-    rows, columns = np.nonzero(dense)
-    return Ratings.from_codes(rows, columns, dense[rows, columns], users, items)
 
 
 def _entries(items: npt.NDArray[np.int64], values: Int32Array, n_items: int) -> CSR:

@@ -15,7 +15,7 @@ from pricdr import Bounds, Ratings, read_ratings
 from pricdr.data.csr import CSR
 from pricdr.randomness import Secret
 from pricdr.strategies import JLT
-from tests.attacks.evidence import Tally, contest, guess_bound
+from tests.attacks.evidence import Tally, duel, guess_bound
 from tests.attacks.rows import likelihood_ratio
 from tests.attacks.target import Opened, Setting
 
@@ -73,8 +73,7 @@ def attack(read: Read, folder: Path, case: str, rng: np.random.Generator) -> tup
     def score(published: np.ndarray) -> float:
         return float(likelihood_ratio(published, absent, present).sum())
 
-    tally = contest(publish, {"likelihood ratio": score}, trials=TRIALS, rng=rng)["likelihood ratio"]
-    return tally, int(((worlds[0] - worlds[1]) != 0).sum())
+    return duel(publish, score, trials=TRIALS, rng=rng), int(((worlds[0] - worlds[1]) != 0).sum())
 
 
 @pytest.mark.statistical

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy import stats
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, publish
@@ -16,9 +17,8 @@ from tests.attacks.target import (
     Setting,
     item_names,
     neighbouring_ratings,
-    private_release,
+    publisher,
     settings,
-    sparse_ratings,
 )
 from tests.attacks.trials import coin_ratings, undo_seed
 from tests.laws import ALPHA
@@ -30,20 +30,10 @@ VALUES = Setting(strategy=JLT(dim=16), bounds=Bounds(rating_bound=5))
 @pytest.mark.parametrize("setting", [*EVERY, VALUES], ids=str)
 def test_the_opened_mechanism_publishes_what_publish_does(setting, any_seed):
     rng = np.random.default_rng(any_seed)
-    ratings = rng.integers(1, 6, (30, 20)) * (rng.random((30, 20)) < 0.3)
-    users, items = item_names(30), item_names(20)
-    source = sparse_ratings(ratings.astype(float), users, items)
-    release = publish(
-        source,
-        setting.guarantee,
-        strategy=setting.strategy,
-        users=users,
-        items=items,
-        bounds=setting.bounds,
-        insecure_seed=any_seed,
-    )
-    opened = Opened.draw(setting, items, Simulation(any_seed))
-    again = opened.release(setting.bounds.steps(source.matrix), Simulation(any_seed))
+    ratings = rng.integers(1, 6, (30, 20)) * (rng.random((30, 20)) < 0.3).astype(float)
+    release = publisher(setting, (ratings, ratings), insecure_seed=any_seed)(0)
+    opened = Opened.draw(setting, item_names(20), Simulation(any_seed))
+    again = opened.release(setting.bounds.steps(sp.csr_array(ratings)), Simulation(any_seed))
     assert np.array_equal(release.matrix, again)
     assert release.certificate.sigma == setting.sigma
     assert setting.mu == pytest.approx(release.certificate.mu * LATTICE_FACTOR, rel=1e-12)
@@ -83,10 +73,10 @@ def test_two_releases_in_a_ledger_cost_root_two(tmp_path):
 def test_private_releases_end_in_bits_that_are_uniform_and_share_neither_noise_nor_item_rows(setting, rng):
     """Chi-square of the residues of the published grid steps; and two releases of equal ratings do not correlate."""
     ratings, other = neighbouring_ratings(setting, 64, rng)
-    first, second = (private_release(setting, (ratings, other))(0) for _ in range(2))
+    first, second = (publisher(setting, (ratings, other))(0) for _ in range(2))
     assert (first.certificate.private, first.certificate.noise.source) == (True, "secret")
     assert first.certificate.epsilon == 4
-    for release in (first, private_release(setting, (ratings, other))(1)):
+    for release in (first, publisher(setting, (ratings, other))(1)):
         steps = np.rint(release.matrix / release.certificate.grid).astype(np.int64)
         for modulus in (2, 16):
             assert stats.chisquare(residue_counts(steps, modulus)).pvalue > ALPHA
@@ -98,12 +88,9 @@ def test_private_releases_end_in_bits_that_are_uniform_and_share_neither_noise_n
 @pytest.mark.parametrize("strategy", [JLT(dim=80), SJLT(dim=80)], ids=lambda s: s.name)
 def test_a_seeded_release_gives_every_rating_away_and_says_it_is_not_private(strategy, rng):
     """Ours, with --insecure-seed: the seed regenerates E and the noise."""
-    ratings, _, _ = coin_ratings(100, 60, rng)
-    users, items = item_names(100), item_names(60)
-    promise = Guarantee(epsilon=4, delta=1e-6)
-    source = sparse_ratings(ratings, users, items)
-    release = publish(source, promise, strategy=strategy, users=users, items=items, insecure_seed=7)
-    opened = Opened.draw(Setting(strategy=strategy), items, Simulation(7))
+    setting, (ratings, _, _) = Setting(strategy=strategy), coin_ratings(100, 60, rng)
+    release = publisher(setting, (ratings, ratings), insecure_seed=7)(0)
+    opened = Opened.draw(setting, item_names(60), Simulation(7))
     assert np.array_equal(np.rint(undo_seed(release.matrix, opened, 7)), ratings)
     assert not release.certificate.private
     assert not np.array_equal(np.rint(undo_seed(release.matrix, opened, 8)), ratings)

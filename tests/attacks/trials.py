@@ -19,9 +19,9 @@ from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
 from pricdr.release.folder import CERTIFICATE, MATRIX, SIGNATURE
 from tests.attacks import flawed
-from tests.attacks.evidence import Tally, contest
+from tests.attacks.evidence import Tally, contest, duel
 from tests.attacks.projection import Distinguisher, Worlds, lattice, one_sparse, row_space_residual, walsh_sparsity
-from tests.attacks.target import Opened, Setting, item_names, neighbouring_ratings, private_release
+from tests.attacks.target import Opened, Setting, item_names, neighbouring_ratings, publisher
 
 Contents: TypeAlias = Mapping[str, bytes]
 """The files of a folder, by name."""
@@ -48,7 +48,7 @@ def residual_flawed(
 ) -> Tally:
     worlds = random_worlds(shape, rng)
     publish = partial(flawed.thin_svd_release, w=w, dim=dim, rng=rng)
-    return alone(publish, worlds, row_space_residual(worlds), trials=trials, rng=rng)
+    return duel(lambda world: publish(worlds[world]), row_space_residual(worlds), trials=trials, rng=rng)
 
 
 def sparsity_flawed(
@@ -66,30 +66,21 @@ def sparsity_flawed(
     signs = rng.choice([-1.0, 1.0], size)
     publish = partial(flawed.printed_sjlt_release, w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng, signs=signs)
     distinguisher = attack(worlds, PAPER_W, **({"signs": signs} if signs_known else {}))
-    return alone(publish, worlds, distinguisher, trials=trials, rng=rng)
+    return duel(lambda world: publish(worlds[world]), distinguisher, trials=trials, rng=rng)
 
 
 def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator, size: int = 128, dim: int = 64) -> Tally:
     worlds = random_worlds((size, size), rng)
     publish = partial(flawed.reference_fjlt_release, w=PAPER_W, dim=dim, density=density, rng=rng)
-    return alone(publish, worlds, lattice(worlds, PAPER_W, dim=dim, density=density), trials=trials, rng=rng)
-
-
-def alone(
-    publish: Callable[[Float64Array], Float64Array],
-    worlds: Worlds,
-    attack: Distinguisher,
-    *,
-    trials: int,
-    rng: np.random.Generator,
-) -> Tally:
-    return contest(lambda world: publish(worlds[world]), {"": attack}, trials=trials, rng=rng)[""]
+    return duel(
+        lambda world: publish(worlds[world]), lattice(worlds, PAPER_W, dim=dim, density=density), trials=trials, rng=rng
+    )
 
 
 def projection_ours(setting: Setting, *, users: int, trials: int, rng: np.random.Generator) -> dict[str, Tally]:
     """All of these attacks on the same private releases of ours; users must be a power of two."""
     worlds = neighbouring_ratings(setting, users, rng)
-    release = private_release(setting, worlds)
+    release = publisher(setting, worlds)
     w = setting.sigma * math.sqrt(setting.dim)
     attacks = {
         "row-space residual": row_space_residual(worlds),
@@ -119,7 +110,7 @@ def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generato
             published = opened.release(sp.csr_array(ratings.astype(np.int32)), noise)
         return _cells_right(solve_for_ratings(published, opened.directions), columns, truth)
     guessed = [setting.strategy.item_rows(items, Simulation(seed), silent) for seed in GUESSED_SEEDS]
-    published = private_release(setting, (ratings, ratings))(0).matrix
+    published = publisher(setting, (ratings, ratings))(0).matrix
     return _cells_right(most_plausible_ratings(published, guessed), columns, truth)
 
 
@@ -188,18 +179,18 @@ def most_plausible_ratings(published: npt.ArrayLike, candidates: Iterable[npt.Ar
 def metadata_flawed(leak: flawed.Leak, *, trials: int, rng: np.random.Generator) -> Tally:
     folders = [flawed.leaky_folder(world, leak=leak) for world in random_worlds((30, 20), rng)]
     attack = metadata_difference(folders[0], folders[1])
-    return contest(lambda world: folders[world], {"": attack}, trials=trials, rng=rng)[""]
+    return duel(lambda world: folders[world], attack, trials=trials, rng=rng)
 
 
 def metadata_ours(setting: Setting, *, trials: int, rng: np.random.Generator) -> Tally:
-    release = private_release(setting, neighbouring_ratings(setting, 20, rng))
+    release = publisher(setting, neighbouring_ratings(setting, 20, rng))
 
     def folder(world: int) -> Contents:
         with tempfile.TemporaryDirectory() as parent:
             return {path.name: path.read_bytes() for path in release(world).save(Path(parent) / "release").iterdir()}
 
     attack = metadata_difference(folder(0), folder(1))
-    return contest(folder, {"": attack}, trials=trials, rng=rng)[""]
+    return duel(folder, attack, trials=trials, rng=rng)
 
 
 def metadata(contents: Contents) -> str:

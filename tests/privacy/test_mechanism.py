@@ -24,10 +24,14 @@ def test_quantised_rows_never_leave_the_ball(rows, radius):
     assert (np.linalg.norm(whole.astype(np.float64), axis=1) <= radius).all()
 
 
+def unit_rows(rng, count, dim):
+    rows = rng.standard_normal((count, dim)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
 @given(st.integers(0, 1000), st.sampled_from([1, 7, 200, 800]), st.floats(20, 3000))
 def test_quantising_keeps_unit_rows_to_within_two_steps(seed, dim, radius):
-    rows = Simulation(seed).generator("x").standard_normal((20, dim)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = unit_rows(Simulation(seed).generator("x"), 20, dim)
     error = np.linalg.norm(on_grid(rows, radius=radius) - radius * rows, axis=1)
     # rounding: √(dim/12) on average; aiming one step inside, and rounding towards zero in the worst case
     assert (error <= 2 + dim / (12 * radius) + np.sqrt(dim)).all()
@@ -81,9 +85,7 @@ def test_one_changed_rating_moves_a_row_by_at_most_the_sensitivity(seed, bounds)
     """The promise that the accounting rests on, measured on the integer rows."""
     rng = Simulation(seed).generator("x")
     grid = Grid.for_noise(float(rng.uniform(0.2, 3000)), bounds=bounds, dim=16)
-    directions = rng.standard_normal((30, 16)).astype(np.float32)
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    rows = on_grid(directions, radius=grid.radius(bounds))
+    rows = on_grid(unit_rows(rng, 30, 16), radius=grid.radius(bounds))
     before = np.minimum(_small(seed).toarray(), bounds.levels)
     after = before.copy()
     after[3, 7] = rng.integers(0, bounds.levels + 1)
@@ -128,8 +130,7 @@ def test_noise_too_small_for_exact_arithmetic_is_refused():
 def test_the_grid_is_fine_enough_that_rounding_keeps_the_item_rows(sigma, bounds):
     """Large σ against one rating step: without refinement every row would round to nothing."""
     grid = Grid.for_noise(sigma, bounds=bounds, dim=200)
-    rows = Simulation(0).generator("x").standard_normal((50, 200)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = unit_rows(Simulation(0).generator("x"), 50, 200)
     radius = grid.radius(bounds)
     kept = np.einsum("ij,ij->i", on_grid(rows, radius=radius), rows) / radius
     assert (kept > 0.98).all()

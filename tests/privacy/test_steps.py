@@ -62,20 +62,21 @@ def _reach(one: CalibratedStep) -> float:
     return moved / grid_steps(grid.refinement)
 
 
+def _cost(calibrated) -> float:
+    """Gaussian mechanisms compose to one with the squares of sensitivity/σ added; per payer, and the dearer decides."""
+    payers = {one.step.payer for one in calibrated}
+    return max(math.hypot(*(_reach(one) for one in calibrated if one.step.payer is payer)) for payer in payers)
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 16.0])
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_total_is_the_independent_accountants(way, unit, epsilon):
-    """Gaussian mechanisms compose to one with the squares of sensitivity/σ added; per payer, and the dearer decides."""
     calibrated = _calibrated(way, unit, epsilon=epsilon, items=20_000)
     names = [one.step.name for one in calibrated]
     assert len(set(names)) == len(names)
     assert [one.step.name for one in calibrated if one.step.published] == ["rows"] == names[-1:]
-    per_payer = [
-        math.sqrt(math.fsum(_reach(one) ** 2 for one in calibrated if one.step.payer is payer))
-        for payer in {one.step.payer for one in calibrated}
-    ]
-    mu = max(per_payer)
+    mu = _cost(calibrated)
     assert mu <= total_mu(calibrated) * (1 + 1e-12) <= mu * (1 + 1e-6)  # rounding is counted with a little to spare
     ours = composed_epsilon([(total_mu(calibrated), total_numbers(calibrated))], 1e-6)
     independent = get_epsilon_gaussian(1 / (mu * LATTICE_FACTOR), 1e-6)
@@ -183,10 +184,7 @@ def test_no_layout_exceeds_its_promise_and_what_is_calibrated_is_certified(
         calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
     except ParameterError:
         return  # refused beforehand, which costs nothing
-    cost = max(
-        math.hypot(*(_reach(one) for one in calibrated if one.step.payer is payer))
-        for payer in {one.step.payer for one in calibrated}
-    )
+    cost = _cost(calibrated)
     assert total_mu(calibrated) >= cost * (1 - 1e-12)
     assert composed_epsilon([(cost, total_numbers(calibrated))], delta) <= epsilon * (1 + 1e-10)
     for one in calibrated:

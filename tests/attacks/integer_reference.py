@@ -72,7 +72,6 @@ class WholeSums:
     epsilon: float = 4.0
     buckets: int | None = None
     """How many buckets items are hashed into (sums over raters only)."""
-    count_weight: float = 0.3
 
     def calibrated(self, pair: Neighbours) -> tuple[CalibratedStep, ...]:
         """Return the steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
@@ -150,7 +149,6 @@ class WholeSums:
             learn_from=LearnFrom.ALL,
             buckets=self.buckets or 1,
             item_rounds=1,
-            count_weight=self.count_weight,
             user_prior=pair.prior / self.bounds.largest**2,
         )
 

@@ -15,6 +15,8 @@ from pricdr.arrays import Float64Array
 
 _FIRST_STRIDE: Final = 0.5
 _LAST_STRIDE: Final = 1e-4
+_COUNT_WEIGHT: Final = 0.3
+"""c, the weight of a column that counts ratings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,17 +53,17 @@ def learnt_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Flo
     return _sums(guide, ratings, (ratings**2).sum(axis=0) + prior)
 
 
-def item_sums(guide: Float64Array, ratings: Float64Array, prior: float, *, count_weight: float = 0.3) -> Float64Array:
+def item_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
     """Return the sums with users and items exchanged, and a column that counts; claimed: √(1 + c²) times the change."""
     sums = learnt_sums(guide, ratings.T, prior)
-    counts = count_weight * ratings.sum(axis=0)
-    return np.column_stack([sums, counts]) / np.hypot(1, count_weight)
+    counts = _COUNT_WEIGHT * ratings.sum(axis=0)
+    return np.column_stack([sums, counts]) / np.hypot(1, _COUNT_WEIGHT)
 
 
-def centre_sums(guide: Float64Array, ratings: Float64Array, prior: float, *, count_weight: float = 0.3) -> Float64Array:
+def centre_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
     """Return the sum of the guide over all ratings, and their number; claimed to move by √(1 + c²) times the change."""
     totals = ratings.sum(axis=1)
-    return np.append(totals @ guide, count_weight * totals.sum()) / np.hypot(1, count_weight)
+    return np.append(totals @ guide, _COUNT_WEIGHT * totals.sum()) / np.hypot(1, _COUNT_WEIGHT)
 
 
 def unit_norm_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
@@ -147,20 +149,20 @@ def _sums(guide: Float64Array, ratings: Float64Array, added: Float64Array) -> Fl
     return ratings @ directions
 
 
-def sharing(raters: int, dim: int = 2, *, bound: float = 1.0, before: float = 0.0, prior: float = 5.0) -> Neighbours:
+def sharing(raters: int, *, bound: float = 1.0, before: float = 0.0) -> Neighbours:
     """Return raters who share one guide row, and one of them whose rating goes from ``before`` to ``bound``."""
-    guide = np.zeros((raters, dim))
+    guide = np.zeros((raters, 2))
     guide[:, 0] = 1.0
-    return _one_item(guide, np.full(raters, bound), before, prior, bound)
+    return _one_item(guide, np.full(raters, bound), before, bound)
 
 
-def cancelling(raters: int, dim: int = 2, *, bound: float = 1.0, before: float = 0.0, prior: float = 5.0) -> Neighbours:
+def cancelling(raters: int, *, bound: float = 1.0, before: float = 0.0) -> Neighbours:
     """Return raters of opposite guide rows, and one rating more: it moves the rows of all the others a little."""
-    guide = np.zeros((raters, dim))
+    guide = np.zeros((raters, 2))
     guide[:, 0] = np.where(np.arange(raters) % 2, 1.0, -1.0)
     guide[-1] = 0
     guide[-1, -1] = 1.0
-    return _one_item(guide, np.full(raters, bound), before, prior, bound)
+    return _one_item(guide, np.full(raters, bound), before, bound)
 
 
 def random_item(
@@ -170,13 +172,13 @@ def random_item(
     guide = _short(rng.standard_normal((raters, dim)), 1.0)
     ratings = rng.integers(1, int(bound) + 1, raters).astype(np.float64) if whole else bound * rng.random(raters)
     ratings[-1] = bound
-    return _one_item(guide, ratings, 0.0, 5.0, bound)
+    return _one_item(guide, ratings, 0.0, bound)
 
 
-def replaced_user(items: int, followers: int, clip: float, *, dim: int = 2) -> Neighbours:
+def replaced_user(items: int, followers: int, clip: float) -> Neighbours:
     """Return a user whose ratings sum to ``clip`` in both inputs, on items whose followers point opposite ways."""
     users = 2 * followers + 1
-    guide, before = np.zeros((users, dim)), np.zeros((users, 2 * items))
+    guide, before = np.zeros((users, 2)), np.zeros((users, 2 * items))
     guide[:followers, 0], guide[followers:-1, 0] = 1.0, -1.0
     before[:followers, :items] = before[followers:-1, items:] = clip / items
     after = before.copy()
@@ -184,9 +186,9 @@ def replaced_user(items: int, followers: int, clip: float, *, dim: int = 2) -> N
     return Neighbours(guide, before, after, bound=clip)
 
 
-def one_more_item(items: int, dim: int = 2) -> Neighbours:
+def one_more_item(items: int) -> Neighbours:
     """Return a user of ``items`` that are all alike, and one more of them (for users and items exchanged)."""
-    guide = np.zeros((items, dim))
+    guide = np.zeros((items, 2))
     guide[:, 0] = 1.0
     after = np.ones((1, items))
     before = after.copy()
@@ -194,7 +196,7 @@ def one_more_item(items: int, dim: int = 2) -> Neighbours:
     return Neighbours(guide, before, after, prior=4.0)
 
 
-def own_taste(ratings: int, followers: int = 1) -> Neighbours:
+def own_taste(ratings: int) -> Neighbours:
     """Return a user whose tastes nearly balance, and one rating that tips them (for guides computed inside).
 
     The guide has a row per item: half of the user's items point one way, half the other, and the last one tips it.
@@ -204,15 +206,15 @@ def own_taste(ratings: int, followers: int = 1) -> Neighbours:
     guide[-1, 1] = 1.0
     if ratings % 2:
         guide[0] = 0
-    before = np.zeros((1 + followers, ratings + 1))
+    before = np.zeros((2, ratings + 1))
     before[0, :ratings] = 1
     after = before.copy()
     after[0, -1] = 1
     return Neighbours(guide, before, after)
 
 
-def _one_item(guide: Float64Array, ratings: Float64Array, before: float, prior: float, bound: float) -> Neighbours:
+def _one_item(guide: Float64Array, ratings: Float64Array, before: float, bound: float) -> Neighbours:
     after = ratings[:, None].astype(np.float64)
     earlier = after.copy()
     earlier[-1] = before
-    return Neighbours(guide, earlier, after, prior=prior, bound=bound)
+    return Neighbours(guide, earlier, after, bound=bound)

@@ -174,7 +174,7 @@ def two_tastes() -> Float64Array:
     return (users[:, None] == items[None, :]).astype(np.float64)
 
 
-def rounds_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[str, RoundsTarget]:
+def rounds_targets() -> dict[str, RoundsTarget]:
     """Return targets: a rating of an item that nobody, one other user or everybody alike has rated; and a user.
 
     Two tastes and one column put neighbours nearly as far apart in every step but the first as anything can.
@@ -201,7 +201,7 @@ def rounds_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[st
         targets[f"{way}: a user replaced"] = RoundsTarget(
             strategy, before, after, bounds=Bounds(clip=float(_ITEMS)), unit=Unit.USER
         )
-    return {name: replace(target, epsilon=epsilon, noise_scale=noise_scale) for name, target in targets.items()}
+    return targets
 
 
 def _ratings_after() -> dict[str, tuple[Float64Array, Float64Array]]:

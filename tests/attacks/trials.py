@@ -43,11 +43,9 @@ def random_worlds(shape: tuple[int, int], rng: np.random.Generator) -> Worlds:
     return absent, present
 
 
-def residual_flawed(
-    *, w: float, trials: int, rng: np.random.Generator, shape: tuple[int, int] = (200, 60), dim: int = 32
-) -> Tally:
-    worlds = random_worlds(shape, rng)
-    publish = partial(flawed.thin_svd_release, w=w, dim=dim, rng=rng)
+def residual_flawed(*, w: float, trials: int, rng: np.random.Generator) -> Tally:
+    worlds = random_worlds((200, 60), rng)
+    publish = partial(flawed.thin_svd_release, w=w, dim=32, rng=rng)
     return duel(lambda world: publish(worlds[world]), row_space_residual(worlds), trials=trials, rng=rng)
 
 
@@ -58,13 +56,11 @@ def sparsity_flawed(
     rng: np.random.Generator,
     attack: Callable[..., Distinguisher] = walsh_sparsity,
     signs_known: bool = False,
-    size: int = 256,
-    dim: int = 64,
 ) -> Tally:
-    """A sparsity test of SJLT as printed, ``size`` users and items, ``nonzeros`` per row of P, D secret or known."""
-    worlds = random_worlds((size, size), rng)
-    signs = rng.choice([-1.0, 1.0], size)
-    publish = partial(flawed.printed_sjlt_release, w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng, signs=signs)
+    """A sparsity test of SJLT as printed, 256 users and items, ``nonzeros`` per row of P, D secret or known."""
+    worlds = random_worlds((256, 256), rng)
+    signs = rng.choice([-1.0, 1.0], 256)
+    publish = partial(flawed.printed_sjlt_release, w=PAPER_W, dim=64, nonzeros=nonzeros, rng=rng, signs=signs)
     distinguisher = attack(worlds, PAPER_W, **({"signs": signs} if signs_known else {}))
     return duel(lambda world: publish(worlds[world]), distinguisher, trials=trials, rng=rng)
 

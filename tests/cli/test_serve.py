@@ -14,6 +14,7 @@ from contextlib import nullcontext
 import polars as pl
 import pytest
 
+from pricdr.cli.run_lock import only_run
 from pricdr.extras import SERVE
 from tests.serving.conftest import small_model
 
@@ -68,6 +69,11 @@ def test_keys_are_created_shown_once_and_removed(pricdr, here):
     assert pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").code == 0
     assert list(json.loads((here / "keys.json").read_text())) == ["other"]
     assert "no key named 'shop'" in pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").err
+    assert pricdr("serving-key", "shop", "--keys", "new/keys.json").code == 0
+    before = (here / "keys.json").read_bytes()
+    with only_run(here / "keys.json", ""):
+        busy = pricdr("serving-key", "third", "--keys", "keys.json")
+    assert (busy.code, (here / "keys.json").read_bytes()) == (75, before)
     for wrong in (["--days", 0], ["--days", 10**9], ["--remove", "--days", 1]):
         assert pricdr("serving-key", "third", "--keys", "keys.json", *wrong).code == 2
 

@@ -277,6 +277,9 @@ def test_an_evaluation_that_is_none_is_refused_in_one_line(tmp_path, content, sa
 
 def test_an_evaluation_that_is_too_large_or_judges_what_it_did_not_measure_is_refused(companies, tmp_path, monkeypatch):
     content = json.loads(companies.evaluation.read_text())
+    (tmp_path / "e.json").write_text(json.dumps(content | {"users": -1}))
+    with pytest.raises(InputError, match="users must be"):
+        read_evaluation(tmp_path / "e.json")
     content["verdicts"][0]["model"] = "another"
     (tmp_path / "e.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="judges a model that it did not measure"):

@@ -26,7 +26,7 @@ class Watched(WatchedModel):
 
 
 def replaced(folder, by):
-    shutil.rmtree(folder)
+    folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
     shutil.copytree(by, folder)
 
 
@@ -81,9 +81,16 @@ def too_large_for_memory(folder, monkeypatch):
     monkeypatch.setattr("pricdr.models.folder.memory_limit", lambda: 1000)
 
 
+def beyond_reach(folder, monkeypatch):
+    """As a folder of another user is: not even what is in it can be asked for."""
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to("x" * 300)
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
+        (beyond_reach, "File name too long"),
         (broken, "model.safetensors"),
         (of_another_certificate, "certificate"),
         (with_an_id_that_is_none, "users.txt must hold one user id per line"),

@@ -105,6 +105,8 @@ def serving_key(
     """
     from pricdr.serving.keys import Scope, add_key, remove_key
 
+    if not remove:
+        keys.parent.mkdir(parents=True, exist_ok=True)
     with only_run(keys, "nothing was changed"):  # of two changes at once, one would undo the other
         if remove:
             refuse_given({"--scope": scope, "--days": days}, "--remove takes only NAME and --keys")

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _CHECKPOINT: Final = "checkpoint"
 _NETWORKS: Final = "networks"
+"""Where a model folder keeps the networks that other trainings can start from."""
 _FEW: Final = 0.2
 """A release that covers a smaller share of the users may be of ids of another kind."""
-"""Where a model folder keeps the networks that other trainings can start from."""
 PresetName: TypeAlias = Literal["default", "fast", "paper"]
 
 

@@ -20,6 +20,7 @@ _OPEN: Final = ConfigDict(extra="ignore", allow_inf_nan=False)
 """Keys may be added within a version."""
 
 RankingName: TypeAlias = Literal["sampled", "full"]
+Count: TypeAlias = Annotated[Whole, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class MeasuredRows:
     ranking: RankingName
     stratum: Text
     row: Flag
-    users: Whole
+    users: Count
     value: Number | None
     baseline_value: Number | None
     difference: Interval | None
@@ -99,8 +100,8 @@ class Evaluation:
 
     schema_version: Literal[2]
     protocol: Text
-    users: Whole
-    test_items: Whole
+    users: Count
+    test_items: Count
     rankings: Annotated[tuple[RankingName, ...], Field(min_length=1, max_length=2)]
     compared_by: Text
     """The metric that models are compared by."""

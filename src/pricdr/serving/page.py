@@ -233,7 +233,8 @@ def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Se
 
 def _page(template: str, title: str, *, active: str = "", status: int = 200, **values: object) -> HTMLResponse:
     """Return a page rendered from one of the templates, with one link of the navigation highlighted."""
-    frame = {"title": title, "active": active, "version": __version__, "outdated": False, "max_k": MAX_K}
+    limits = {"max_id": MAX_ID_LENGTH, "max_k": MAX_K}
+    frame = {"title": title, "active": active, "version": __version__, "outdated": False, **limits}
     return HTMLResponse(_template(f"{template}.html").render({**frame, **values}), status)
 
 

@@ -191,8 +191,15 @@ class WatchedModel:
 
 def _signature(folder: Path) -> list[tuple[int, ...] | None]:
     """Return what changes when a file of a folder is written or replaced, or a link to the folder is moved."""
-    found = [path.stat() if path.exists() else None for path in (folder / name for name in _FILES)]
-    return [status and (status.st_dev, status.st_ino, status.st_ctime_ns) for status in found]
+
+    def identity(path: Path) -> tuple[int, ...] | None:
+        try:
+            status = path.stat()
+        except OSError:  # not there, or not readable: loading says which
+            return None
+        return status.st_dev, status.st_ino, status.st_ctime_ns
+
+    return [identity(folder / name) for name in _FILES]
 
 
 def _fingerprint(folder: Path) -> str:

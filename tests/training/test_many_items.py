@@ -124,4 +124,4 @@ def test_the_loss_over_all_items_is_refused_before_it_is_allocated(monkeypatch):
     target = Ratings(matrix(), users, items)
     inputs = TrainingData(target, np.ones((USERS, 4), np.float32), np.ones(USERS, bool))
     with pytest.raises(InputError, match="the paper's loss over all 1,000,001 items needs about"):
-        paper._Run(inputs, PaperCDR(config=paper.PaperConfig(hidden=8, width=4)), None)
+        paper._PaperRun(inputs, PaperCDR(config=paper.PaperConfig(hidden=8, width=4)))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Guarantee, Ledger, Ratings, Unit, publish, verify
+from pricdr.cli import run
 from pricdr.errors import BudgetError, LedgerError, ParameterError, VerificationError
 from pricdr.privacy.ledger import BudgetLine, Spend, compact, line_hash, parse, signature_line
 from pricdr.release.checks import check_ledger, lost_line
@@ -136,6 +137,16 @@ def test_a_ledger_forged_with_all_its_hashes_contradicts_a_release_that_exists(r
     assert check_ledger(ledger)
     with pytest.raises(VerificationError, match="does not hold release 1"):
         check_ledger(ledger, folders)
+
+
+@pytest.mark.parametrize("changes", [{"nonce": ""}, {"nonce": "zz"}, {"recorded": ""}, {"recorded": "yesterday"}])
+def test_a_line_that_no_release_can_state_contradicts_the_release_that_it_records(releases, capsys, changes):
+    ledger, folders = releases
+    header, line, *_ = lines_of(ledger)
+    ledger.path.write_bytes(header + resealed(line, **changes))
+    assert ledger.read(), "the chain alone accepts it"
+    assert run(["ledger", "verify", str(ledger.path), str(folders[0])]) == 1
+    assert f"error: {ledger.path} does not hold release 1 as {folders[0]} states it" in capsys.readouterr().err
 
 
 def test_one_line_pays_for_one_release(releases, tmp_path):

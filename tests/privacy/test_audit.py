@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtri
 
-from pricdr import Bounds, Guarantee, Ratings, Unit, publish
+from pricdr import Bounds, Guarantee, Ratings, Release, Unit, publish, verify
 from pricdr.cli import run
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import epsilon_of
@@ -22,6 +22,7 @@ from pricdr.privacy.audit import (
     worst_case,
 )
 from pricdr.privacy.steps import Declared, calibrate
+from pricdr.release.certify import calibrated_by, issue
 from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 PROMISE = Guarantee(epsilon=2, delta=1e-6)
@@ -118,6 +119,12 @@ def test_the_number_of_guesses_suits_the_claim():
     assert 10 <= guesses_for(0.5, 10_000, 1e-6, 0.95) <= 10_000
 
 
+@pytest.mark.parametrize("canaries", [1, 5])
+def test_a_handful_of_canaries_shows_little_and_is_no_error(canaries):
+    assert 1 <= guesses_for(2.0, canaries, 1e-6, 0.95) <= canaries
+    assert 0 <= audit_one_run(_subject_with(2.0), canaries=canaries).lower_bound < 2
+
+
 @pytest.mark.parametrize("bounds", [Bounds(), Bounds(rating_bound=5, rating_step=0.5)])
 def test_every_step_has_a_pair_nearly_as_far_apart_as_it_pays_for(bounds):
     """Step by step: the furthest group of steps alone would hide a weak pair in the other."""
@@ -131,6 +138,16 @@ def test_every_step_has_a_pair_nearly_as_far_apart_as_it_pays_for(bounds):
 def folder(tmp_path):
     ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
     return publish(ratings, PROMISE, strategy=SJLT(dim=8, density=0.3), users=["a", "b"]).save(tmp_path / "release")
+
+
+def test_a_forged_release_that_claims_no_epsilon_is_refused_in_one_line(folder, tmp_path, capsys):
+    """At so large a delta it is no lie, so the release verifies; but nothing can be divided by such a claim."""
+    release = verify(folder)
+    draft = release.certificate.model_copy(update={"epsilon": 0.0, "delta": 0.9})
+    forged = Release(release.matrix, release.users, issue(draft, calibrated_by(draft))).save(tmp_path / "forged")
+    assert verify(forged).certificate.epsilon == 0
+    assert run(["audit", str(forged), "--draws", "100", "--canaries", "20"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: claimed_epsilon must be")
 
 
 def test_the_command_audits_a_folders_parameters(folder, tmp_path, capsys):

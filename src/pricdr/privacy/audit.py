@@ -16,7 +16,7 @@ from scipy.special import betainccinv, expit, ndtr, ndtri
 
 from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.csr import CSR, sp
-from pricdr.errors import ParameterError, require_count, require_probability
+from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
 from pricdr.privacy.mechanism import Run, Secrets, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
@@ -44,6 +44,10 @@ class Subject:
     delta: float
     claimed_epsilon: float
     claimed_mu: float
+
+    def __post_init__(self) -> None:
+        require_probability(delta=self.delta)
+        require_positive(claimed_epsilon=self.claimed_epsilon, claimed_mu=self.claimed_mu)
 
     @classmethod
     def of(
@@ -318,7 +322,7 @@ def guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> in
         return float(ndtr(mu / 2 - cut)), float(ndtr(-mu / 2 - cut))
 
     best = (-1.0, 1)
-    for guesses in np.unique(np.geomspace(10, canaries, 25).astype(int)):
+    for guesses in np.unique(np.geomspace(min(10, canaries), canaries, 25).astype(int)):
         cut = brentq(lambda cut, share: sum(chances(cut)) - share, -1.0, mu + 40, args=(guesses / canaries,))
         right, wrong = chances(cut)
         correct = math.floor(guesses * right / (right + wrong))

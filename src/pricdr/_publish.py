@@ -29,6 +29,7 @@ from pricdr.privacy.steps import (
     CalibratedStep,
     Declared,
     Grid,
+    UserGroup,
     calibrate,
     noiseless,
     total_mu,
@@ -261,6 +262,14 @@ def prepare(
     declared = Declared(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
+    steps = _calibrated(guarantee, strategy, declared, calibration, noisy=not insecure_no_noise)
+    # Whoever is read must pay: the certificate says by its steps whose ratings were used.
+    if strategy.learns_from_unlisted != any(one.step.payer is UserGroup.UNLISTED for one in steps):
+        reads, paid = ("reads", "none") if strategy.learns_from_unlisted else ("does not read", "some")
+        raise ParameterError(
+            f"strategy {strategy.name} {reads} the ratings of users outside the list, and {paid} of its steps are paid "
+            "by them (learns_from_unlisted and the steps' payer must fit)"
+        )
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
     draft = Certificate.model_construct(
         epsilon=None if insecure_no_noise else guarantee.epsilon,
@@ -292,7 +301,7 @@ def prepare(
         selected=selected,
         # Nobody may be in both groups: each group pays with its whole budget.
         unlisted=ratings.outside(selected.users, selected.items) if strategy.learns_from_unlisted else None,
-        steps=_calibrated(guarantee, strategy, declared, calibration, noisy=not insecure_no_noise),
+        steps=steps,
         draft=draft,
     )
 

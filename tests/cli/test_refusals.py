@@ -116,7 +116,8 @@ PUBLISH = [
     (f"ratings.csv {settings(log_json=True)}", "unknown key 'log-json'"),
     (f"ratings.csv {settings(calibration='rough')}", (".toml: calibration must", "rough", "exact", "paper")),
     (f"ratings.csv {settings(skip_bad_rows=1)}", "skip-bad-rows must be a valid boolean, got 1"),
-    (f"ratings.csv {settings(unit='week')}", ("--unit", "'week'")),
+    (f"ratings.csv {settings(unit='week')}", ("--unit", "'week'", "in --config")),
+    (f"ratings.csv {settings(threshold='high')}", ("--threshold", "'high'", "in --config")),
     # logs and JSON
     ("ratings.csv --json new/facts.json", "must be different, none inside another"),
     (f"ratings.csv --json both {settings(log='both')}", "must be different, none inside another"),

@@ -195,12 +195,15 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     if (missing := re.match(r"No such option: --([\w-]+)", message)) and arguments[0] == "publish":
         setting = missing[1].removeprefix("no-")
         return f"No such option: --{missing[1]}; {setting} is set in --config FILE" if setting in SETTINGS else message
-    for fault in getattr(error.__cause__, "errors", list)()[:1]:  # pydantic's, which know what was given
-        if (given := repr(fault["input"])) not in message:
-            defaults = getattr(getattr(error, "ctx", None), "default_map", None) or {}
-            configured = fault["input"] in defaults.values()
-            return f"{message.rstrip('.')}, got {given}{' in --config' if configured else ''}"
-    return message
+    faults = getattr(error.__cause__, "errors", None)  # pydantic's, which know what was given
+    if faults is None:
+        return message
+    value = faults()[0]["input"]
+    defaults = getattr(getattr(error, "ctx", None), "default_map", None) or {}
+    configured = value in defaults.values()
+    if repr(value) in message and not configured:
+        return message
+    return f"{message.rstrip('.')}, got {value!r}{' in --config' if configured else ''}"
 
 
 def _terminate(ending: int, _frame: FrameType | None) -> None:

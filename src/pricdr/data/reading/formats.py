@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -297,13 +297,17 @@ def values_fault(row: Mapping[str, Any], *, time_asked: bool) -> str:
         fault = "is empty (null)" if row[role] is None else id_fault(row[role])
         if fault is not None:
             return f": the {role} id {fault}"
-    if "rating" in row and not isfinite(row["value"] if row["value"] is not None else nan):
+    if "rating" in row and not _is_finite(row["value"]):
         rating = row["rating"]
         return f": the rating {'is empty' if rating in (None, '') else shorten(rating) + ' is not a finite number'}"
-    if time_asked and not isfinite(row["seconds"] if row["seconds"] is not None else nan):
+    if time_asked and not _is_finite(row["seconds"]):
         rule = "a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z"
         return f": the time {shorten(row['time'])} is not a time ({rule})"
     return " cannot be used"
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and isfinite(value)
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------

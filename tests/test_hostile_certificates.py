@@ -71,6 +71,7 @@ def test_a_hostile_certificate_fails_its_check(folder, change, capsys):
 
 USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
 KINDS = {
+    "listed": lambda ledger: publish(RATINGS, PROMISE, users=["a", "b"], ledger=ledger),
     "spectral": lambda ledger: publish(
         RATINGS, PROMISE, strategy=Spectral(learn_from="all"), users=["a", "b"], ledger=ledger
     ),
@@ -79,13 +80,13 @@ KINDS = {
     "paper": lambda _: publish(RATINGS, PROMISE, strategy=SJLT(dim=4), items=["x", "y"], calibration=Calibration.PAPER),
     "noiseless": lambda _: publish(RATINGS, PROMISE, strategy=JLT(dim=4), insecure_no_noise=True),
 }
-ABSURD = (1e-170, 5e-324, 1e300, 1e51, 1e-51, 10**400, 1 << 63, -1)
+ABSURD = (1e-170, 5e-324, 1e300, 1.7e308, 1e51, 1e-51, 10**400, 1 << 63, -1)
 
 
 def _numbers(content, path=()):
-    """The path of every number in a JSON object; in a list, in the first of it and the last."""
-    ends = {at: content[at] for at in (0, len(content) - 1)} if isinstance(content, list) and content else {}
-    for key, value in (content if isinstance(content, dict) else ends).items():
+    """The path of every number in a JSON object."""
+    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in pairs:
         if isinstance(value, int | float) and not isinstance(value, bool):
             yield (*path, key)
         yield from _numbers(value, (*path, key))

@@ -53,6 +53,9 @@ def test_an_export_is_of_a_release_that_verifies(here, release, pricdr, refused)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("wrote rows.parquet: ")
     refused("export", release, "--out", "rows.parquet", says="exists already")
+    (release / "users.txt").write_text("alice\nbob\ncarl\n")
+    refused("export", release, "--out", "other.parquet", says="users.txt was changed", code=1)
+    assert not (here / "other.parquet").exists()
 
 
 # inspect

@@ -30,6 +30,7 @@ from pricdr.privacy.accounting import (
     paper_sigma,
     sigma_for,
 )
+from pricdr.privacy.audit import one_run_p_value
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.randomness import Simulation
 from pricdr.release.checks import floor_of
@@ -254,6 +255,20 @@ def test_clopper_pearson_bounds(trials):
             found = mp.mpf(float(betainccinv(errors + 1, trials - errors, q)))
             apart = mp.mpf(CLOSE) * found
             assert _at_most(errors, trials, found - apart) > mp.mpf(q) > _at_most(errors, trials, found + apart)
+
+
+@pytest.mark.parametrize(("correct", "delta"), [(352, 1e-6), (480, 1e-74)])
+def test_a_p_value_of_one_run_has_its_digits(correct, delta):
+    """Added up term by term; both parts of it count, also far below what a difference from 1 could say."""
+    canaries, guesses, epsilon = 10_000, 500, 0.5
+    right = 1 / (1 + mp.exp(-mp.mpf(epsilon)))
+    chances = [mp.binomial(guesses, k) * right**k * (1 - right) ** (guesses - k) for k in range(guesses + 1)]
+    at_least = mp.fsum(chances[correct:])
+    for_delta = (
+        2 * canaries * mp.mpf(delta) * max(mp.fsum(chances[correct - i : correct]) / i for i in range(1, correct + 1))
+    )
+    assert 0.1 < for_delta / at_least < 10
+    assert relative_error(one_run_p_value(canaries, guesses, correct, epsilon, delta), at_least + for_delta) < CLOSE
 
 
 @pytest.mark.parametrize("a", [0.5, 1.0, 4.0, 200.0, 12_345.5])

@@ -317,6 +317,32 @@ def test_a_process_forked_during_a_spend_neither_hangs_nor_holds_the_lock(ledger
     assert len(ledger.read().spends) == 2
 
 
+HOLDER = """
+import sys
+from pricdr.privacy.ledger import Ledger
+
+with Ledger("budget.jsonl")._open_to_write():
+    print("held", flush=True)
+    sys.stdin.read()  # for ever: nobody writes
+"""
+
+
+def test_the_death_of_a_publisher_that_holds_the_lock_frees_it(tmp_path, ledger):
+    """Killed as it may be at any time, with nothing run on the way out."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", HOLDER], cwd=tmp_path, stdin=pipe, stdout=pipe) as holder:
+        try:
+            assert holder.stdout.readline() == b"held\n"
+            with ledger.path.open("rb") as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            holder.kill()
+        assert holder.wait() == -signal.SIGKILL
+        with ledger.path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free at once
+    assert len(spend(ledger).spends) == 1
+
+
 @pytest.mark.parametrize("vanishes", [False, True])
 def test_a_publisher_waits_for_the_lock_and_misses_a_ledger_that_vanished_meanwhile(ledger, vanishes):
     """It then holds the lock on a file without a name: a spend there would be forgotten."""

@@ -244,7 +244,7 @@ def require_own_pairs(read: Callable[[list[Any]], Ratings], before, after, diffe
     assert changed <= {row.pair for row in differing}, (changed, differing)
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_one_row_changes_entries_of_its_own_pairs_alone(tmp_path_factory, kind, examples):
     folder, form = tmp_path_factory.mktemp("rows"), FORMATS[kind]

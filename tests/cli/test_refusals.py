@@ -184,3 +184,9 @@ def test_bad_input_is_one_line_and_changes_nothing(work, monkeypatch, capsys, li
 def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ratings, refused_publish, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
     refused_publish(ratings, "--strategy", "jlt", "--dim", 10**6, says=("needs 12.1 MB", "1.0 MB are free"))
+
+
+def test_a_file_is_not_blamed_for_a_value_that_it_gives_to_another_option(ratings, refused_publish):
+    refusal = refused_publish(ratings, "--dim", "many", *config(issuer="a", engine="many"))
+    assert "--dim" in refusal
+    assert refusal.endswith("got 'many'\n")

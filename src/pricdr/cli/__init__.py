@@ -200,7 +200,7 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
         return message
     value = faults()[0]["input"]
     defaults = getattr(getattr(error, "ctx", None), "default_map", None) or {}
-    configured = value in defaults.values()
+    configured = defaults.get(getattr(getattr(error, "param", None), "name", None)) == value
     if repr(value) in message and not configured:
         return message
     return f"{message.rstrip('.')}, got {value!r}{' in --config' if configured else ''}"

@@ -17,6 +17,8 @@ from pricdr.privacy.sums import NoisySums, SummedRows
 from pricdr.randomness import Seal, Secret, Simulation
 from tests.spark.key_search import KeySearch
 
+pytest.importorskip("pyspark", reason="pyspark is missing (make system brings it)")
+
 
 class Context:
     """A stand-in for a Spark context: it broadcasts a value and destroys it."""

@@ -398,8 +398,8 @@ def _alignment_statement(record: "AlignmentRecord | None", users: Ids | None) ->
     require_list(record, users)
     return AlignmentStatement(
         session=record.session,
-        normalisation=record.normalisation.value,
-        learnt_by=record.who_learns.value,
+        normalisation=record.normalisation,
+        learnt_by=record.who_learns,
     )
 
 

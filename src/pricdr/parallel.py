@@ -46,7 +46,7 @@ def each_slice(
 
 
 @contextmanager
-def process_pool(jobs: int, initialise: Callable[..., None], *arguments: object) -> Iterator[ProcessPoolExecutor]:
+def process_pool(jobs: int, initialise: Callable[..., object], *arguments: object) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of new interpreters, which end with this process however it ends.
 
     An error inside the block terminates them at once, whatever they are doing.
@@ -87,7 +87,7 @@ def _safe_imports() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-def _start_worker(initialise: Callable[..., None], *arguments: object) -> None:
+def _start_worker(initialise: Callable[..., object], *arguments: object) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
     threading.Thread(target=_end_with_parent, daemon=True).start()
     initialise(*arguments)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pricdr.alignment.messages import AlignmentRecord, WhoLearns, list_sha256, record_beside
-from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.messages import AlignmentRecord, list_sha256, record_beside
+from pricdr.alignment.normalisation import RULES, Normalisation
 from pricdr.data.ids import id_lines
 
 SESSION = "0123456789abcdef" * 2
@@ -13,13 +13,13 @@ STARTER_IDS, ANSWERER_IDS = 987_654_321, 876_543_210
 """Numbers that occur nowhere else, so that a leak into a certificate is noticed."""
 
 
-def record_of(users: Sequence[str], rule: Normalisation = Normalisation.EXACT, **changes: Any) -> AlignmentRecord:
+def record_of(users: Sequence[str], rule: Normalisation = "exact", **changes: Any) -> AlignmentRecord:
     """The record of an alignment that found these users."""
     content = {
         "session": SESSION,
         "normalisation": rule,
-        "rule": rule.rule,
-        "who_learns": WhoLearns.BOTH,
+        "rule": RULES[rule][0],
+        "who_learns": "both",
         "starter_ids": STARTER_IDS,
         "answerer_ids": ANSWERER_IDS,
         "common_users": len(users),

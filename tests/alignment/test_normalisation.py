@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricdr.alignment.normalisation import Normalisation, NormalisedIds
+from pricdr.alignment.normalisation import RULES, NormalisedIds
 from pricdr.errors import InputError
 
-EXACT, EMAIL, PHONE = Normalisation
+EXACT, EMAIL, PHONE = RULES
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ EXACT, EMAIL, PHONE = Normalisation
     ],
 )
 def test_rules(rule, user_id, expected):
-    assert rule.apply(user_id) == expected
+    assert RULES[rule][1](user_id) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,22 +38,23 @@ def test_rules(rule, user_id, expected):
 )
 def test_ids_that_a_rule_refuses(rule, user_id):
     with pytest.raises(InputError, match=r"ids\.txt: line 2: .* is not an "):
-        NormalisedIds.of(["ok@x.org" if rule is EMAIL else "+4912345678", user_id], rule, name="ids.txt")
+        NormalisedIds.of(["ok@x.org" if rule == EMAIL else "+4912345678", user_id], rule, name="ids.txt")
 
 
 @given(st.sampled_from([EMAIL, PHONE]), st.text(alphabet="aZ@.+ 0049-()é", min_size=1, max_size=20))
 def test_applying_a_rule_twice_changes_nothing(rule, user_id):
     try:
-        once = rule.apply(user_id)
+        once = RULES[rule][1](user_id)
     except ValueError:
         return
-    assert rule.apply(once) == once
+    assert RULES[rule][1](once) == once
 
 
 def test_the_text_of_the_rules_is_part_of_the_format():
     """Changing a text makes messages of earlier versions unreadable, and needs a new version of the message format."""
-    assert EXACT.rule == "Ids are compared byte for byte."
-    assert EMAIL.rule.endswith("is kept; what is left must have one @, text on both sides of it, and no white space.")
-    assert PHONE.rule.endswith(
-        "what is left must be + and 7 to 15 digits, not 0 first; a number with (0) in it is refused."
-    )
+    texts = {
+        EXACT: "Ids are compared byte for byte.",
+        EMAIL: "is kept; what is left must have one @, text on both sides of it, and no white space.",
+        PHONE: "what is left must be + and 7 to 15 digits, not 0 first; a number with (0) in it is refused.",
+    }
+    assert all(RULES[rule][0].endswith(text) for rule, text in texts.items())

@@ -4,8 +4,6 @@ import hashlib
 
 import pytest
 
-from pricdr.alignment.messages import WhoLearns
-from pricdr.alignment.normalisation import Normalisation
 from pricdr.alignment.protocol import begin, read_state
 from pricdr.errors import InputError
 from tests.alignment.conftest import answer, normalised, start
@@ -17,8 +15,8 @@ def facts(state):
 
 @pytest.fixture
 def states():
-    begun = begin(normalised(["Ann@x.org", "bé@x.org"], Normalisation.EMAIL), pad_to=5)
-    started, first = start(normalised(["a", " b", "\u200bc"]), who_learns=WhoLearns.BOTH)
+    begun = begin(normalised(["Ann@x.org", "bé@x.org"], "email"), pad_to=5)
+    started, first = start(normalised(["a", " b", "\u200bc"]), who_learns="both")
     kept, _ = answer(first, normalised(["a"]))
     _, other = start(normalised(["a"]))
     used, _ = answer(other, normalised(["a"]))

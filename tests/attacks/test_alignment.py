@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pricdr.alignment.curve import A, Blinder, BlindingKey, P, Points, as_points, hash_to_u, in_byte_order, split_points
-from pricdr.alignment.messages import Message, WhoLearns
-from pricdr.alignment.normalisation import Normalisation, NormalisedIds
+from pricdr.alignment.messages import Message
+from pricdr.alignment.normalisation import NormalisedIds
 from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message
 from pricdr.errors import VerificationError
 from tests.alignment.conftest import answer, start
@@ -23,7 +23,7 @@ CANDIDATES = tuple(f"user{i}" for i in range(10))
 
 
 def normalised(ids) -> NormalisedIds:
-    return NormalisedIds.of(list(ids), Normalisation.EXACT)
+    return NormalisedIds.of(list(ids), "exact")
 
 
 def on_curve(points: Points) -> int:
@@ -80,9 +80,9 @@ def test_points_of_a_session_cannot_be_recognised_in_another_or_without_the_key(
     # With the key all of them are recognised, so the comparison above would have found them.
     assert points == set(split_points(state.key.multiply(hashed)))
     # Even a key that is used twice, which this software never does, reveals nothing: every session has its own hash.
-    reused = first_message(begin(ids).model_copy(update={"key": state.key}))
+    reused, _ = first_message(begin(ids).model_copy(update={"key": state.key}))
     assert not points & set(split_points(reused.points.tobytes()))
-    assert points == set(split_points(first_message(state).points.tobytes()))
+    assert points == set(split_points(first_message(state)[0].points.tobytes()))
 
 
 def test_points_do_not_reveal_the_order_of_the_ids_on_either_side():
@@ -90,7 +90,8 @@ def test_points_do_not_reveal_the_order_of_the_ids_on_either_side():
     _, first = start(normalised(["x"]))
     state = begin_answer(first, normalised(CANDIDATES))
     shuffled = state.model_copy(update={"ids": state.ids[::-1], "own": state.own[::-1]})
-    assert second_message(state, first).points.tobytes() == second_message(shuffled, first).points.tobytes()
+    ordered, other = (second_message(at, first)[0] for at in (state, shuffled))
+    assert ordered.points.tobytes() == other.points.tobytes()
 
     count, sessions = 40, 40
     ids = normalised(f"user{i}" for i in range(count))
@@ -99,7 +100,7 @@ def test_points_do_not_reveal_the_order_of_the_ids_on_either_side():
         answering = begin_answer(first, ids)
         starting, message = start(ids)
         for side, state, sent in (
-            ("answerer", answering, second_message(answering, first).answerer_points),
+            ("answerer", answering, second_message(answering, first)[0].answerer_points),
             ("starter", starting, message.points),
         ):
             by_id = split_points(
@@ -175,11 +176,11 @@ def test_an_answerer_that_steals_ids_is_caught_by_dummies():
     ids = normalised(f"user{i}" for i in range(count))
 
     def attempt(pad_to: int, thefts: int) -> int:
-        state, first = start(ids, who_learns=WhoLearns.BOTH, pad_to=pad_to)
+        state, first = start(ids, who_learns="both", pad_to=pad_to)
         at = state.key.order(pad_to).tolist().index(7)  # what a guessable order would reveal
         others = [position for position in range(pad_to) if position != at]
         reply = stealing_answer(first, "user7", at, secrets.SystemRandom().sample(others, thefts))
-        return len(finish(state, reply).users)
+        return len(finish(state, reply)[0].users)
 
     assert attempt(count, count - 1) == count - 1  # the limit: unnoticed, and the answerer is sent the list
     with pytest.raises(VerificationError, match="a dummy matched, which only we know"):
@@ -200,7 +201,7 @@ def test_a_malicious_starter_learns_about_every_id_it_shows():
     guesses, theirs = normalised(CANDIDATES), normalised(CANDIDATES[3:6])
     state, first = start(guesses)
     _, second = answer(first, theirs)
-    assert finish(state, second).users == CANDIDATES[3:6]
+    assert finish(state, second)[0].users == CANDIDATES[3:6]
     assert second.header.starter_ids == len(CANDIDATES)  # it cannot hide how many it shows, and --at-most limits them
 
 
@@ -209,5 +210,5 @@ def test_a_starter_that_gets_its_own_points_back_finds_nobody():
     state, first = start(normalised(CANDIDATES))
     _, honest = answer(first, normalised(CANDIDATES))
     reflected = Message(honest.header, np.concatenate([first.points, in_byte_order(first.points)]))
-    assert finish(state, reflected).users == ()
-    assert finish(state, honest).users == CANDIDATES
+    assert finish(state, reflected)[0].users == ()
+    assert finish(state, honest)[0].users == CANDIDATES

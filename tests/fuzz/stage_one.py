@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.alignment.curve import LOW_ORDER, BlindingKey, P, split_points
 from pricdr.alignment.messages import FIRST_LINE, Message, load_message
-from pricdr.alignment.normalisation import Normalisation, NormalisedIds
-from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message, started
+from pricdr.alignment.normalisation import NormalisedIds
+from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message
 from pricdr.cli.ledger import show
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import BudgetError
@@ -124,13 +124,12 @@ _ODD_POINTS = (*LOW_ORDER, 9, P, P + 1, P + 9, 2**255 - 1, 2**255, 2**255 + 9, 2
 
 
 def _ids(*names: str) -> NormalisedIds:
-    return NormalisedIds.of(names, Normalisation.EXACT)
+    return NormalisedIds.of(names, "exact")
 
 
 _BEGUN = begin(_ids(*_STARTER)).model_copy(update={"session": "5e" * 16, "key": BlindingKey(bytes(range(32)))})
-_FIRST = first_message(_BEGUN)
-_STATE = started(_BEGUN, _FIRST)
-_SECOND = second_message(
+_FIRST, _STATE = first_message(_BEGUN)
+_SECOND, _ = second_message(
     begin_answer(_FIRST, _ids(*_ANSWERER)).model_copy(update={"key": BlindingKey(bytes(range(1, 33)))}),
     _FIRST,
 )
@@ -191,11 +190,11 @@ def judge_message(folder: Path, seed: Seed, files: Files) -> None:
     numbers = [int.from_bytes(point, "little") for point in points]
     require(all(u < P and u not in LOW_ORDER for u in numbers), "a point that no id hashes to")
     if message.header.kind == "start":
-        reply = second_message(begin_answer(message, _ids(*_ANSWERER)), message)
+        reply, _ = second_message(begin_answer(message, _ids(*_ANSWERER)), message)
         require(len(reply.starter_points) == message.header.starter_ids, "an answer of another length")
         require(reply.header.previous == message.sha256, "an answer to another message")
         return
-    alignment = finish(_STATE, message)
+    alignment, _ = finish(_STATE, message)
     require(set(alignment.users) <= set(_STARTER), "a common user whom the starter does not have")
     require(message.header.previous == _FIRST.sha256, "an answer to another message")
     if content == _bytes(_SECOND):

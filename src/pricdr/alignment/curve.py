@@ -15,12 +15,12 @@ set. So every id is hashed to the curve itself.
 import hashlib
 import hmac
 import secrets
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
@@ -108,7 +108,7 @@ def split_points(points: bytes) -> list[bytes]:
 
 
 def in_byte_order(points: Points) -> Points:
-    """Return points in ascending order of their bytes, which does not depend on the order they came in."""
+    """Return points in ascending order of their bytes."""
     return points[np.argsort(_sortable(points))]
 
 
@@ -147,10 +147,7 @@ def require_points(points: Points, name: str) -> None:
 
 
 def hash_to_u(contents: Sequence[bytes], purpose: bytes = _PURPOSE) -> bytes:
-    """Hash each content to a point on the curve; return the points, concatenated.
-
-    ``hash_to_field`` of RFC 9380 with ``expand_message_xmd`` gives one number modulo P for each.
-    """
+    """Hash each content, by ``expand_message_xmd`` of RFC 9380, to a point on the curve; return the points in a row."""
     suffix = purpose + bytes([len(purpose)])
     zero_block = hashlib.sha512(bytes(_SHA512_BLOCK))
     middle = _FIELD_BYTES.to_bytes(2, "big") + b"\0" + suffix
@@ -199,68 +196,42 @@ class Blinder:
 
     def ids(self, ids: Sequence[str], session: bytes, key: BlindingKey, *, pad_to: int) -> Points:
         """Return the blinded points of the ids, followed by those of enough dummies to make ``pad_to`` points."""
-
-        def contents(start: int, stop: int) -> list[bytes]:
-            real = [session + _ID + user_id.encode() for user_id in ids[start:stop]]
-            return real + [session + _DUMMY + key.dummy(number) for number in range(max(start, len(ids)), stop)]
-
-        return self._run("blinding ids", pad_to, contents, key, hashed=True)
+        real = (session + _ID + user_id.encode() for user_id in ids)
+        dummies = (session + _DUMMY + key.dummy(number) for number in range(len(ids), pad_to))
+        return self._run("blinding ids", chain(real, dummies), pad_to, key, hashed=True)
 
     def points(self, points: Points, key: BlindingKey) -> Points:
         """Return the points times the key, in the same order. They must have passed ``require_points``."""
+        return self._run("blinding points", map(bytes, points), len(points), key, hashed=False)
 
-        def contents(start: int, stop: int) -> list[bytes]:
-            return split_points(points[start:stop].tobytes())
-
-        return self._run("blinding points", len(points), contents, key, hashed=False)
-
-    def _run(
-        self, what: str, total: int, contents: Callable[[int, int], list[bytes]], key: BlindingKey, *, hashed: bool
-    ) -> Points:
-        """Blind what ``contents`` returns between two positions, a portion at a time."""
+    def _run(self, what: str, contents: Iterator[bytes], total: int, key: BlindingKey, *, hashed: bool) -> Points:
         out = bytearray()
-        portions = (contents(start, min(start + PORTION, total)) for start in range(0, total, PORTION))
         processes = min(self.processes, -(-total // PORTION))
         self.progress(what, 0, total)
-        with closing(_blinded(portions, key, processes, hashed=hashed)) as blinded:
+        with closing(_blinded(contents, key, processes, hashed=hashed)) as blinded:
             for content in blinded:
                 out += content
                 self.progress(what, len(out) // SIZE, total)
         return as_points(out)
 
 
-def _blinded(portions: Iterable[list[bytes]], key: BlindingKey, processes: int, *, hashed: bool) -> Generator[bytes]:
-    """Yield the blinded points of each portion, in order."""
+def _blinded(contents: Iterator[bytes], key: BlindingKey, processes: int, *, hashed: bool) -> Generator[bytes]:
+    """Yield the blinded points, in order, a portion at a time."""
+    portions = iter(lambda: list(islice(contents, PORTION)), [])
+    blind = partial(_blind, key=key.reveal(), hashed=hashed)
     if processes <= 1:
-        yield from (_blind(portion, key, hashed=hashed) for portion in portions)
+        yield from map(blind, portions)
         return
-    running: deque[Future[bytes]] = deque()
     try:
-        with process_pool(processes, _set_key, key.reveal()) as pool:
-            for portion in portions:
-                # A few at a time: the contents of all portions together would take as much memory as the ids.
-                if len(running) >= 2 * processes:
-                    yield running.popleft().result()
-                running.append(pool.submit(_in_worker, portion, hashed=hashed))
-            while running:
-                yield running.popleft().result()
+        with process_pool(processes, tuple) as pool:
+            # A few at a time: the contents of all portions together would take as much memory as the ids.
+            while some := list(islice(portions, 4 * processes)):
+                yield from pool.map(blind, some)
     except BrokenProcessPool as error:
         why = "a worker process was killed while blinding, perhaps for lack of memory"
         raise PriCDRError(f"{why}: use fewer --processes") from error
 
 
-_KEY: list[BlindingKey] = []
-"""The key of a worker process."""
-
-
-def _set_key(content: bytes) -> None:
-    _KEY.append(BlindingKey(content))
-
-
-def _in_worker(contents: list[bytes], *, hashed: bool) -> bytes:
-    return _blind(contents, _KEY[0], hashed=hashed)
-
-
-def _blind(contents: list[bytes], key: BlindingKey, *, hashed: bool) -> bytes:
+def _blind(contents: list[bytes], key: bytes, *, hashed: bool) -> bytes:
     """Return points times the key; with ``hashed`` the contents are hashed to points first."""
-    return key.multiply(split_points(hash_to_u(contents)) if hashed else contents)
+    return BlindingKey(key).multiply(split_points(hash_to_u(contents)) if hashed else contents)

@@ -20,7 +20,6 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal, TypeAlias, TypeVar
@@ -29,7 +28,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
 
 from pricdr.alignment.curve import SIZE, Points, are_ascending, are_distinct, as_points, require_points
-from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.normalisation import RULES, Normalisation
 from pricdr.data.ids import id_lines
 from pricdr.data.reading.text_files import explaining_os_errors, named, shorten
 from pricdr.errors import InputError, ParameterError, printable
@@ -48,30 +47,27 @@ _MAX_RECORD: Final = 8192
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 SessionId: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_IDS)]
+WhoLearns: TypeAlias = Literal["starter", "both"]
+"""Who learns the common users. Every header says so, so that the answerer knows before it answers."""
 
 
 def _same_rule(rule: str, info: ValidationInfo) -> str:
     """Refuse another text under the name of one of our rules: two parties that differ would silently miss users."""
-    ours = info.data.get("normalisation")
-    if ours is not None and rule != ours.rule:
-        raise ValueError(f"the rule {ours.value} reads {shorten(rule, 200)} there and {ours.rule!r} here")
+    name: Normalisation | None = info.data.get("normalisation")
+    if name is not None and rule != RULES[name][0]:
+        raise ValueError(f"the rule {name} reads {shorten(rule, 200)} there and {RULES[name][0]!r} here")
     return rule
 
 
 Rule: TypeAlias = Annotated[str, Field(max_length=400), AfterValidator(_same_rule)]
 
 
-class WhoLearns(Enum):
-    """Who learns the common users. Every header says so, so that the answerer knows before it answers."""
-
-    STARTER = "starter"
-    BOTH = "both"
-
-
-class Header(BaseModel):
-    """The header of a message."""
-
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Header(_Strict):
+    """The header of a message."""
 
     kind: Literal["start", "answer"]
     session: SessionId
@@ -85,7 +81,7 @@ class Header(BaseModel):
     """The SHA-256 of the message that this one answers."""
 
     def content(self) -> bytes:
-        """Return the header as it is sent."""
+        """Return the header as it is sent: each has exactly one encoding."""
         return json.dumps(self.model_dump(mode="json"), separators=(",", ":")).encode()
 
     @property
@@ -113,7 +109,7 @@ class Message:
 
     @property
     def answerer_points(self) -> Points:
-        """The answerer's points, blinded once, in the order of their bytes, which reveals nothing about its ids."""
+        """The answerer's points, blinded once, in the order of their bytes."""
         return self.points[self.header.starter_ids :]
 
     @cached_property
@@ -143,10 +139,7 @@ def load_message(path: Path, *, at_most: int | None = None) -> Message:
 
 
 def read_message(file: BinaryIO, name: str, size: int, *, at_most: int | None = None) -> Message:
-    """Read a message of ``size`` bytes, which errors call ``name``, and return it, fully checked.
-
-    No memory is allocated on the word of a header: the size must be what the header announces.
-    """
+    """Return a message of ``size`` bytes, fully checked; no memory is allocated on the word of its header."""
     start = file.read(len(FIRST_LINE) + _LENGTH)
     if not start.startswith(FIRST_LINE):
         raise InputError(f"{name}: not a pricdr align message, or one of another version")
@@ -154,7 +147,11 @@ def read_message(file: BinaryIO, name: str, size: int, *, at_most: int | None = 
     if length > MAX_HEADER_LENGTH:
         raise InputError(f"{name}: the header has {length:,} bytes; at most {MAX_HEADER_LENGTH:,} are allowed")
     content = file.read(length)
-    header = _parse_header(content, name)
+    header = _parsed(Header, content, name, "the header's ")
+    if header.content() != content:
+        raise InputError(f"{name}: the header is not canonical JSON")
+    if {header.kind == "answer"} != {header.answerer_ids is not None, header.previous is not None}:
+        raise InputError(f"{name}: the header's answerer_ids and previous are for answers, which need both")
     if at_most is not None and header.shown > at_most:
         raise ParameterError(f"{name}: the other side shows {header.shown:,} ids, but --at-most allows {at_most:,}")
     if size != len(start) + length + header.points * SIZE + SIZE:
@@ -175,20 +172,8 @@ def read_message(file: BinaryIO, name: str, size: int, *, at_most: int | None = 
     return message
 
 
-def _parse_header(content: bytes, name: str) -> Header:
-    header = _parsed(Header, content, name, "the header's ")
-    if header.content() != content:
-        raise InputError(f"{name}: the header is not canonical JSON")
-    answers = header.kind == "answer"
-    if (header.answerer_ids is not None) != answers or (header.previous is not None) != answers:
-        raise InputError(f"{name}: the header's answerer_ids and previous are for answers, which need both")
-    return header
-
-
-class AlignmentRecord(BaseModel):
+class AlignmentRecord(_Strict):
     """How a user list was made, and what was revealed to whom."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     format: Literal["pricdr alignment record"] = "pricdr alignment record"
     version: Literal[1] = 1
@@ -216,11 +201,7 @@ def list_sha256(users: Sequence[str]) -> str:
 
 
 def record_beside(users: Path) -> Path:
-    """Return the path of the record of a user list.
-
-    >>> record_beside(Path("shared/users.txt")).name
-    'users.txt.alignment.json'
-    """
+    """Return the path of the record of a user list: ``users.txt.alignment.json`` for ``users.txt``."""
     return Path(f"{users}.alignment.json")
 
 
@@ -242,7 +223,7 @@ def read_alignment(users: str | os.PathLike[str]) -> AlignmentRecord | None:
 
 
 def require_list(record: AlignmentRecord, users: Sequence[str], *, name: str = "users") -> None:
-    """Refuse a list, called ``name``, that its record does not describe: it would falsely be certified as aligned."""
+    """Refuse a list that its record does not describe: it would falsely be certified as aligned."""
     if list_sha256(users) != record.users_sha256:
         raise InputError(
             f"{name}: this is not the list that align wrote (its record has another SHA-256): give that list, "

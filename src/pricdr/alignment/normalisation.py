@@ -8,12 +8,12 @@ import re
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
 
+Normalisation: TypeAlias = Literal["exact", "email", "phone"]
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _ADDRESS: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _PUNCTUATION: Final = str.maketrans("", "", " -./()")
@@ -37,43 +37,23 @@ def _phone(user_id: str) -> str:
     return number
 
 
-class Normalisation(Enum):
-    """A rule that rewrites ids before they are hashed."""
-
-    EXACT = "exact"
-    EMAIL = "email"
-    PHONE = "phone"
-
-    @property
-    def rule(self) -> str:
-        """The rule as one sentence. It is part of every message, and both sides must have the same one."""
-        return _RULES[self][0]
-
-    def apply(self, user_id: str) -> str:
-        """Return the normalised id.
-
-        Raises:
-            ValueError: the rule does not cover this id. The message is the rest of a sentence that begins with the id.
-
-        >>> Normalisation.EMAIL.apply(" Ann.Smith+news@Example.ORG"), Normalisation.PHONE.apply("0049 (30) 123-4567")
-        ('ann.smith+news@example.org', '+49301234567')
-        """
-        return _RULES[self][1](user_id)
-
-
-_RULES: Final[dict[Normalisation, tuple[str, Callable[[str], str]]]] = {
-    Normalisation.EXACT: ("Ids are compared byte for byte.", str),
-    Normalisation.EMAIL: (
+RULES: Final[dict[Normalisation, tuple[str, Callable[[str], str]]]] = {
+    "exact": ("Ids are compared byte for byte.", str),
+    "email": (
         "Spaces at both ends are removed and the letters A to Z become a to z; everything else, dots and +tags "
         "included, is kept; what is left must have one @, text on both sides of it, and no white space.",
         _email,
     ),
-    Normalisation.PHONE: (
+    "phone": (
         "Spaces and the characters - . / ( ) are removed and 00 at the beginning becomes +; what is left must be + and "
         "7 to 15 digits, not 0 first; a number with (0) in it is refused.",
         _phone,
     ),
 }
+"""Each as one sentence, which is part of every message and must be the same on both sides, and as a function.
+
+The function raises ``ValueError`` for an id that it does not cover: the rest of a sentence that begins with the id.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,18 +68,19 @@ class NormalisedIds:
 
     @classmethod
     def of(cls, ids: Sequence[str], normalisation: Normalisation, *, name: str = "ids") -> "NormalisedIds":
-        """Normalise ids and keep their order; error messages call their file ``name``.
+        """Normalise ids and keep their order; errors call their file ``name``.
 
-        >>> normalised = NormalisedIds.of(["A@x.org", "b@x.org", "a@X.org"], Normalisation.EMAIL)
+        >>> normalised = NormalisedIds.of([" Ann+x@x.ORG", "b@x.org", "ann+x@x.org"], "email")
         >>> normalised.ids, normalised.own, normalised.merged
-        (('a@x.org', 'b@x.org'), ('A@x.org', 'b@x.org'), 1)
+        (('ann+x@x.org', 'b@x.org'), (' Ann+x@x.ORG', 'b@x.org'), 1)
         """
         if not ids:
             raise InputError(f"{name}: no ids to align")
+        _, normalise = RULES[normalisation]
         distinct: dict[str, str] = {}
         for line, user_id in enumerate(ids, start=1):
             try:
-                distinct.setdefault(normalisation.apply(user_id), user_id)
+                distinct.setdefault(normalise(user_id), user_id)
             except ValueError as error:
                 raise InputError(f"{name}: line {line}: {shorten(user_id)} {error}") from error
         return cls(normalisation, tuple(distinct), tuple(distinct.values()), len(ids) - len(distinct))

@@ -6,7 +6,8 @@
     accept   B          if both learn the users: checks A's list against its own ids
 
 Each step has two parts. The first draws secrets (``begin``, ``begin_answer``) and is quick. The second computes, and is
-a pure function of the first: a run that was interrupted and resumed produces the same bytes.
+a pure function of the first: a run that was interrupted and resumed produces the same bytes. It also returns the state
+after it, to be written last.
 
 What a party keeps between two steps is in a state file of mode 0600, which is replaced atomically. Its first line is
 JSON. The party's ids follow, one per line, each with the party's own spelling after a tab where the rule changed it; no
@@ -22,9 +23,8 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
@@ -44,7 +44,7 @@ from pricdr.alignment.messages import (
     read_record,
     record_beside,
 )
-from pricdr.alignment.normalisation import Normalisation, NormalisedIds
+from pricdr.alignment.normalisation import RULES, Normalisation, NormalisedIds
 from pricdr.data.ids import id_lines, read_ids, require_ids
 from pricdr.data.reading.text_files import explaining_os_errors, named, shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -57,15 +57,9 @@ _MEMORY_FACTOR: Final = 12
 _DIGEST_LINE: Final = 65
 
 
-class ProtocolStep(Enum):
-    """How far one party has come."""
-
-    STARTED = "started"
-    FINISHING = "finishing"
-    FINISHED = "finished"
-    ANSWERING = "answering"
-    ANSWERED = "answered"
-    ACCEPTED = "accepted"
+ProtocolStep: TypeAlias = Literal["started", "finishing", "finished", "answering", "answered", "accepted"]
+"""How far one party has come."""
+_COMMANDS: Final[dict[ProtocolStep, str]] = {"started": "finish", "answering": "answer", "answered": "accept"}
 
 
 def _as_key(given: object) -> BlindingKey:
@@ -99,19 +93,13 @@ class ProtocolState(BaseModel):
     def require(self, step: ProtocolStep, *others: ProtocolStep) -> None:
         """Refuse a state that is at any other step."""
         if self.step not in {step, *others}:
-            raise InputError(f"this session is {self.step.value}: align {_COMMAND[step]} does not apply to it")
+            raise InputError(f"this session is {self.step}: align {_COMMANDS[step]} does not apply to it")
 
     @property
     def agreed(self) -> dict[str, Any]:
         """What messages and records say of the session."""
         fields = {"session", "normalisation", "who_learns", "starter_ids", "answerer_ids"}
-        return {"rule": self.normalisation.rule, **self.model_dump(include=fields)}
-
-    def header(self) -> Header:
-        """Return the header of the message that this party sends."""
-        answers = self.answerer_ids is not None
-        kind: Literal["start", "answer"] = "answer" if answers else "start"
-        return Header(kind=kind, previous=self.first_message if answers else None, **self.agreed)
+        return {"rule": RULES[self.normalisation][0], **self.model_dump(include=fields)}
 
     def content(self) -> bytes:
         """Return the content of the state file."""
@@ -121,13 +109,6 @@ class ProtocolState(BaseModel):
         )
         content = f"{json.dumps(self.model_dump(mode='json'))}\n{body}".encode()
         return content + _digest_line(content)
-
-
-_COMMAND: Final = {
-    ProtocolStep.STARTED: "finish",
-    ProtocolStep.ANSWERING: "answer",
-    ProtocolStep.ANSWERED: "accept",
-}
 
 
 def _digest_line(content: bytes) -> bytes:
@@ -172,13 +153,13 @@ class Alignment:
     record: AlignmentRecord
 
 
-def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_to: int | None = None) -> ProtocolState:
+def begin(ids: NormalisedIds, *, who_learns: WhoLearns = "starter", pad_to: int | None = None) -> ProtocolState:
     """Return the state of a new session, with a fresh session id and key.
 
     Dummies are added up to ``pad_to`` ids; nobody can tell them from ids.
     """
     return ProtocolState(
-        step=ProtocolStep.STARTED,
+        step="started",
         session=secrets.token_hex(16),
         normalisation=ids.normalisation,
         who_learns=who_learns,
@@ -189,20 +170,16 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_
     )
 
 
-def first_message(state: ProtocolState, blinder: Blinder = IN_THIS_PROCESS) -> Message:
+def first_message(state: ProtocolState, blinder: Blinder = IN_THIS_PROCESS) -> tuple[Message, ProtocolState]:
     """Return the message with the starter's ids and dummies, blinded, in an order derived from its key.
 
     If they were in the order of the file, an answerer that guesses who comes first, or that the last points are
     dummies, could choose what to tamper with.
     """
-    state.require(ProtocolStep.STARTED)
-    header = state.header()
-    return Message(header, _blinded_ids(state, header.starter_ids, blinder)[_key(state).order(header.starter_ids)])
-
-
-def started(state: ProtocolState, message: Message) -> ProtocolState:
-    """Return the state after the first message was created."""
-    return state.model_copy(update={"first_message": message.sha256})
+    state.require("started")
+    order = _key(state).order(state.starter_ids)
+    message = Message(Header(kind="start", **state.agreed), _blinded_ids(state, state.starter_ids, blinder)[order])
+    return message, state.model_copy(update={"first_message": message.sha256})
 
 
 def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> ProtocolState:
@@ -210,11 +187,11 @@ def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = N
     header = message.header
     if header.kind != "start":
         raise InputError("this is an answer: only a message from align start can be answered")
-    if header.normalisation is not ids.normalisation:
-        theirs, ours = header.normalisation.value, ids.normalisation.value
-        raise InputError(f"its ids are normalised by the rule {theirs}, ours by {ours}: both sides need the same rule")
+    if header.normalisation != ids.normalisation:
+        rules = f"the rule {header.normalisation}, ours by {ids.normalisation}"
+        raise InputError(f"its ids are normalised by {rules}: both sides need the same rule")
     return ProtocolState(
-        step=ProtocolStep.ANSWERING,
+        step="answering",
         session=header.session,
         normalisation=ids.normalisation,
         who_learns=header.who_learns,
@@ -227,29 +204,29 @@ def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = N
     )
 
 
-def second_message(state: ProtocolState, message: Message, blinder: Blinder = IN_THIS_PROCESS) -> Message:
-    """Return the message with the starter's points, blinded again, and the answerer's ids, blinded and sorted."""
-    state.require(ProtocolStep.ANSWERING)
+def second_message(
+    state: ProtocolState, message: Message, blinder: Blinder = IN_THIS_PROCESS
+) -> tuple[Message, ProtocolState]:
+    """Return the message with the starter's points, blinded again, and the answerer's ids, blinded and sorted.
+
+    The key is no longer needed. If only the starter learns the users, there is nothing to accept, and no need of the
+    ids either.
+    """
+    state.require("answering")
     if message.sha256 != state.first_message:
         raise InputError("this is not the message that the state belongs to")
-    header, key = state.header(), _key(state)
-    own = _blinded_ids(state, header.answerer_ids or 0, blinder)
-    twice = blinder.points(message.points, key)
-    return Message(header, np.concatenate([twice, in_byte_order(own)]))
-
-
-def answered(state: ProtocolState, reply: Message) -> ProtocolState:
-    """Return the state after the second message was created, without the key, which is no longer needed.
-
-    If only the starter learns the users, there is nothing to accept, and the ids are dropped too.
-    """
-    kept = {} if state.who_learns is WhoLearns.BOTH else {"ids": (), "own": ()}
-    return state.model_copy(update={"step": ProtocolStep.ANSWERED, "key": None, "second_message": reply.sha256, **kept})
+    own = _blinded_ids(state, state.answerer_ids or 0, blinder)
+    twice = blinder.points(message.points, _key(state))
+    header = Header(kind="answer", previous=state.first_message, **state.agreed)
+    reply = Message(header, np.concatenate([twice, in_byte_order(own)]))
+    kept = {} if state.who_learns == "both" else {"ids": (), "own": ()}
+    after = {"step": "answered", "key": None, "second_message": reply.sha256, **kept}
+    return reply, state.model_copy(update=after)
 
 
 def begin_finish(state: ProtocolState, reply: Message) -> ProtocolState:
     """Return the state bound to this answer: any other is refused from now on, even if this run is interrupted."""
-    state.require(ProtocolStep.STARTED, ProtocolStep.FINISHING)
+    state.require("started", "finishing")
     header = reply.header
     if header.kind != "answer":
         raise InputError("this is a first message: align finish needs the answer to it")
@@ -260,13 +237,13 @@ def begin_finish(state: ProtocolState, reply: Message) -> ProtocolState:
     agreed = (header.normalisation, header.who_learns, header.starter_ids)
     if agreed != (state.normalisation, state.who_learns, state.starter_ids):
         raise InputError("its header differs from the first message in the rule, who learns, or the number of ids")
-    if state.step is ProtocolStep.FINISHING and state.second_message != reply.sha256:
+    if state.step == "finishing" and state.second_message != reply.sha256:
         raise InputError("this session has already used another answer: a second one is refused")
-    bound = {"step": ProtocolStep.FINISHING, "answerer_ids": header.answerer_ids, "second_message": reply.sha256}
+    bound = {"step": "finishing", "answerer_ids": header.answerer_ids, "second_message": reply.sha256}
     return state.model_copy(update=bound)
 
 
-def finish(state: ProtocolState, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> Alignment:
+def finish(state: ProtocolState, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> tuple[Alignment, ProtocolState]:
     """Return the common users, computed from the answer to the first message.
 
     Raises:
@@ -280,16 +257,10 @@ def finish(state: ProtocolState, reply: Message, blinder: Blinder = IN_THIS_PROC
     common = [index for index, point in returned if point in theirs]
     if any(index >= len(state.ids) for index in common):
         raise VerificationError("a dummy matched, which only we know: the other side did not follow the protocol")
-    return _alignment(state, sorted((state.ids[index], state.own[index]) for index in common))
+    return _finished(state, "finished", sorted((state.ids[index], state.own[index]) for index in common))
 
 
-def finished(state: ProtocolState) -> ProtocolState:
-    """Return the state after a party's last step: it cannot be used again, and holds neither key nor ids."""
-    last = ProtocolStep.FINISHED if state.key is not None else ProtocolStep.ACCEPTED
-    return state.model_copy(update={"step": last, "key": None, "ids": (), "own": ()})
-
-
-def accept(state: ProtocolState, users: Sequence[str]) -> Alignment:
+def accept(state: ProtocolState, users: Sequence[str]) -> tuple[Alignment, ProtocolState]:
     """Return the common users as the starter lists them, after checking that each one is ours.
 
     This cannot detect whether a common user was left out, or whether the starter really had each listed user.
@@ -297,8 +268,8 @@ def accept(state: ProtocolState, users: Sequence[str]) -> Alignment:
     Raises:
         VerificationError: a listed user is not ours, or the list is not in the form that ``finish`` writes.
     """
-    state.require(ProtocolStep.ANSWERED)
-    if state.who_learns is not WhoLearns.BOTH:
+    state.require("answered")
+    if state.who_learns != "both":
         raise InputError("only the starter learns the common users in this session: there is no list to accept")
     own = dict(zip(state.ids, state.own, strict=True))
     for line, user in enumerate(users, start=1):
@@ -308,14 +279,18 @@ def accept(state: ProtocolState, users: Sequence[str]) -> Alignment:
             raise VerificationError(f"line {line}: {shorten(user)} is not in ascending order of bytes")
     if len(users) > state.starter_ids:
         raise VerificationError(f"it lists {len(users):,} users, but the starter showed only {state.starter_ids:,} ids")
-    return _alignment(state, [(user, own[user]) for user in users])
+    return _finished(state, "accepted", [(user, own[user]) for user in users])
 
 
-def _alignment(state: ProtocolState, common: Sequence[tuple[str, str]]) -> Alignment:
+def _finished(
+    state: ProtocolState, step: ProtocolStep, common: Sequence[tuple[str, str]]
+) -> tuple[Alignment, ProtocolState]:
+    """Return a party's last result, and a state that cannot be used again and holds neither key nor ids."""
     users = tuple(user for user, _ in common)
     messages = state.model_dump(include={"first_message", "second_message"})
     record = AlignmentRecord(common_users=len(users), users_sha256=list_sha256(users), **messages, **state.agreed)
-    return Alignment(users, tuple(own for _, own in common), record)
+    after = {"step": step, "key": None, "ids": (), "own": ()}
+    return Alignment(users, tuple(own for _, own in common), record), state.model_copy(update=after)
 
 
 def _shown_ids(ids: NormalisedIds, pad_to: int | None) -> int:
@@ -339,7 +314,7 @@ def _key(state: ProtocolState) -> BlindingKey:
 
 
 def require_new_outputs(users: Path, own_ids: Path | None) -> None:
-    """Refuse outputs that exist already or cannot be written, before anything is computed."""
+    """Refuse outputs that exist already or cannot be written."""
     outputs = (users, record_beside(users))
     for path in outputs:
         require_writable(path)

@@ -17,7 +17,7 @@ from pricdr.errors import InputError, OutputError, ParameterError, VerificationE
 if TYPE_CHECKING:
     from pricdr.alignment.curve import Blinder
     from pricdr.alignment.messages import Message
-    from pricdr.alignment.normalisation import NormalisedIds
+    from pricdr.alignment.normalisation import Normalisation, NormalisedIds
     from pricdr.alignment.protocol import Alignment, ProtocolState
 
 IdsArgument: TypeAlias = Annotated[Path, Argument(help="Your ids, one per line.")]
@@ -61,12 +61,11 @@ def start(
     The other side answers it with align answer. The message shows how many ids you have, unless --pad-to hides it, and
     whether both sides learn the common users. If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.messages import WhoLearns
-    from pricdr.alignment.protocol import begin, first_message, started
+    from pricdr.alignment.protocol import begin, first_message
 
     own = _read_own_ids(ids, normalise, out, state)
-    new = begin(own, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
-    message = _send(out, state, new, first_message, started, processes)
+    new = begin(own, who_learns="both" if both else "starter", pad_to=pad_to)
+    message = _send(out, state, new, first_message, processes)
     shown = message.header.starter_ids
     say(f"{out}: {shown:,} ids, blinded{_padding(shown, own)}")
     say(f"session {message.header.session}; SHA-256 of the message: {message.sha256}")
@@ -99,24 +98,24 @@ def answer(
 
     If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.messages import WhoLearns, load_message
-    from pricdr.alignment.protocol import answered, begin_answer, second_message
+    from pricdr.alignment.messages import load_message
+    from pricdr.alignment.protocol import begin_answer, second_message
 
     own = _read_own_ids(ids, normalise, out, state)
     with progress_bar(f"reading {message}"):
         received = load_message(message, at_most=at_most)
     with _naming(message):
         new = begin_answer(received, own, pad_to=pad_to)
-        if both and received.header.who_learns is not WhoLearns.BOTH:
+        if both and received.header.who_learns != "both":
             raise InputError("with this message only the other side learns the common users, but you gave --both")
-    reply = _send(out, state, new, lambda at, blinder: second_message(at, received, blinder), answered, processes)
+    reply = _send(out, state, new, lambda at, blinder: second_message(at, received, blinder), processes)
     header = reply.header
     say(
         f"{out}: the other side's {header.starter_ids:,} ids, blinded again, and your {header.answerer_ids:,} ids, "
         f"blinded{_padding(header.answerer_ids or 0, own)}"
     )
     say(f"session {header.session}; SHA-256 of the message: {reply.sha256}")
-    if header.who_learns is WhoLearns.BOTH:
+    if header.who_learns == "both":
         say(f"send {out} back; both sides learn the common users: run align accept on the list when it arrives")
     else:
         say(f"send {out} back; only the other side learns the common users, and {state} is no longer needed")
@@ -136,15 +135,8 @@ def finish(
     The list has one user per line, in the order of bytes; publish takes it as --users. A state accepts one answer and
     refuses any other from then on. If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.messages import WhoLearns, load_message
-    from pricdr.alignment.protocol import (
-        ProtocolStep,
-        begin_finish,
-        finished,
-        read_state,
-        require_new_outputs,
-        write_alignment,
-    )
+    from pricdr.alignment.messages import load_message
+    from pricdr.alignment.protocol import begin_finish, read_state, require_new_outputs, write_alignment
     from pricdr.alignment.protocol import finish as common_users
     from pricdr.files import PRIVATE, replace_file
 
@@ -152,19 +144,19 @@ def finish(
         with progress_bar(f"reading {message}"):
             current = read_state(state)
             with _naming(state):
-                current.require(ProtocolStep.STARTED, ProtocolStep.FINISHING)
-            if current.step is ProtocolStep.STARTED:  # otherwise an interrupted run may have written them
+                current.require("started", "finishing")
+            if current.step == "started":  # otherwise an interrupted run may have written them
                 require_new_outputs(out, own_ids)
             received = load_message(message, at_most=at_most)
         with _naming(message):
             bound = begin_finish(current, received)
             replace_file(state, bound.content(), mode=PRIVATE)
             with _blinding(processes) as blinder:
-                alignment = common_users(bound, received, blinder)
+                alignment, after = common_users(bound, received, blinder)
         write_alignment(alignment, out, own_ids=own_ids)
-        replace_file(state, finished(bound).content(), mode=PRIVATE)
+        replace_file(state, after.content(), mode=PRIVATE)
     _say_alignment(alignment, out, own_ids)
-    if alignment.record.who_learns is WhoLearns.BOTH:
+    if alignment.record.who_learns == "both":
         say(f"both sides learn them: send {out} and its record to the other side, which runs align accept")
 
 
@@ -181,37 +173,29 @@ def accept(
     out.
     """
     from pricdr.alignment.messages import record_beside
-    from pricdr.alignment.protocol import (
-        ProtocolStep,
-        finished,
-        read_list,
-        read_state,
-        require_unchanged,
-        write_once,
-        write_own_ids,
-    )
     from pricdr.alignment.protocol import accept as check_list
+    from pricdr.alignment.protocol import read_list, read_state, require_unchanged, write_once, write_own_ids
     from pricdr.files import PRIVATE, replace_file
 
     with only_run(state, "nothing was done"):
         with progress_bar(f"reading {users}"):
             current = read_state(state)
             with _naming(state):
-                current.require(ProtocolStep.ANSWERED)
+                current.require("answered")
             listed = read_list(users)
         with _naming(users):
-            alignment = check_list(current, listed)
+            alignment, after = check_list(current, listed)
         require_unchanged(alignment, users)
         if not os.path.lexists(record_beside(users)):
             write_once(record_beside(users), [alignment.record.content()])
         write_own_ids(alignment, own_ids)
-        replace_file(state, finished(current).content(), mode=PRIVATE)
+        replace_file(state, after.content(), mode=PRIVATE)
     _say_alignment(alignment, users, own_ids)
 
 
-def _read_own_ids(path: Path, rule: str, out: Path, state: Path) -> "NormalisedIds":
+def _read_own_ids(path: Path, rule: "Normalisation", out: Path, state: Path) -> "NormalisedIds":
     """Return the normalised ids in a file, once it is clear that a message and a state can be written."""
-    from pricdr.alignment.normalisation import Normalisation, NormalisedIds
+    from pricdr.alignment.normalisation import NormalisedIds
     from pricdr.files import require_writable
 
     if out.resolve() == state.resolve():  # the user might send the state, with its key, in place of the message
@@ -219,7 +203,7 @@ def _read_own_ids(path: Path, rule: str, out: Path, state: Path) -> "NormalisedI
     if not os.path.lexists(state):  # otherwise an interrupted run may have written it
         require_writable(out)
     with progress_bar(f"reading {path}"):
-        own = NormalisedIds.of(pricdr.read_ids(path), Normalisation(rule), name=str(path))
+        own = NormalisedIds.of(pricdr.read_ids(path), rule, name=str(path))
     if own.merged:
         warn(f"{path}: {own.merged:,} of the ids are other spellings of an earlier one and were left out")
     return own
@@ -229,8 +213,7 @@ def _send(
     out: Path,
     state: Path,
     new: "ProtocolState",
-    compute: "Callable[[ProtocolState, Blinder], Message]",
-    advance: "Callable[[ProtocolState, Message], ProtocolState]",
+    compute: "Callable[[ProtocolState, Blinder], tuple[Message, ProtocolState]]",
     processes: int | None,
 ) -> "Message":
     """Write a message, and the state before and after it.
@@ -253,9 +236,9 @@ def _send(
             current = new
             write_new(state, new.content(), mode=PRIVATE)
         with _blinding(processes) as blinder:
-            message = compute(current, blinder)
+            message, after = compute(current, blinder)
             write_once(out, message.blocks())
-        replace_file(state, advance(current, message).content(), mode=PRIVATE)
+        replace_file(state, after.content(), mode=PRIVATE)
     return message
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import typer
 from pydantic import TypeAdapter
@@ -55,8 +55,10 @@ def _settings() -> Iterator[str]:
     yield "### Settings of pricdr publish --config"
     yield "TOML: every option above by its name without dashes in front, except `log-json`, and these:"
     described = TypeAdapter(PublishSettings).json_schema()["properties"]
+    annotated = get_type_hints(PublishSettings, include_extras=True)
     for key, field in SETTINGS.items():
-        yield f"`{key}`\n:   {_plain(' '.join(described[field]['description'].split()))}"
+        stated = described[field].get("description") or annotated[field].__metadata__[0].help
+        yield _parameter((key, " ".join(stated.split())))
 
 
 def _parameter(record: tuple[str, str]) -> str:

@@ -108,11 +108,6 @@ class DryRun:
     """The ledger after it."""
     work: Estimate
 
-    @property
-    def spent_before(self) -> float | None:
-        """The epsilon that the ledger has spent without it."""
-        return None if self.balance is None else self.balance.until(len(self.balance.spends) - 1).epsilon
-
 
 def publish(
     ratings: RatingsLike | RatingsSource,

@@ -5,7 +5,6 @@ import re
 import resource
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,6 @@ VARIABLE: Final = "PRICDR_MEMORY"
 _SHARE: Final = 0.5
 CONTAINER_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Files with the memory limit of a Linux container, in version 2 and version 1 of control groups."""
-_PROGRAM: Final = 200 * 10**6
 EXPANSION: Final = 25
 """Bytes of memory that publishing takes for every byte of the files. For Parquet, the densest format, 18 were measured
 (``benchmarks/scale.py``, 10 M ratings); a user list in another order takes more, since ratings are then held twice."""
@@ -64,38 +62,3 @@ def format_bytes(size: int) -> str:
         if size >= bytes_:
             return f"{size / bytes_:,.1f} {unit}"
     return f"{size} bytes"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Need:
-    """The memory that a release out of core takes, part by part, estimated from sizes alone."""
-
-    item_rows: int
-    user_rows: int
-    blocks: int
-    sorting: int
-    ids: int
-
-    @property
-    def total(self) -> int:
-        """All bytes. Sorting ends before the first block is read, so only the larger of the two counts."""
-        return _PROGRAM + self.ids + max(self.sorting, self._computing)
-
-    @property
-    def _computing(self) -> int:
-        """Bytes of the steps of the strategy, once the rows are sorted."""
-        return self.item_rows + self.user_rows + self.blocks
-
-    def sentence(self) -> str:
-        """Return a sentence about it for people."""
-        parts = {"item vectors": self.item_rows, "users' rows": self.user_rows, "blocks of users": self.blocks}
-        shown = ", ".join(f"{what} {format_bytes(size)}" for what, size in parts.items())
-        return (
-            f"needs about {format_bytes(self.total)} of memory, however many ratings there are: the program "
-            f"{format_bytes(_PROGRAM)}, ids {format_bytes(self.ids)}, and the larger of "
-            f"{format_bytes(self.sorting)} to sort and {format_bytes(self._computing)} to compute ({shown})"
-        )
-
-    def require(self) -> None:
-        """Refuse a release that needs more memory than the limit."""
-        require_memory(self.total, "publishing out of core")

@@ -4,10 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from pricdr import Ledger, memory, verify
+from pricdr.engines import outofcore
+from pricdr.parallel import cores
+from pricdr.privacy.plan import Estimate
 from tests.settings import config
 
 SEEDED = ("--insecure-seed", 3)
@@ -76,10 +80,16 @@ def test_memory_is_stated_and_a_limit_below_it_is_refused_before_anything_is_spe
     assert ledger.read_bytes() == before
 
 
-def test_the_parts_of_the_stated_memory_add_up():
-    need = memory.Need(item_rows=30 * 10**6, user_rows=20 * 10**6, blocks=10 * 10**6, sorting=50 * 10**6, ids=10**6)
-    assert need.total == (200 + 1 + 60) * 10**6
-    assert need.sentence().startswith("needs about 261.0 MB of memory, however many ratings there are: ")
+def test_the_parts_of_the_stated_memory_add_up(monkeypatch):
+    monkeypatch.setattr(outofcore, "sort_memory", lambda: 50 * 10**6)
+    monkeypatch.setattr(outofcore, "BLOCK_ENTRIES", 10**7 / cores() / outofcore.BYTES_PER_ENTRY)
+    ids = SimpleNamespace(raters=("ü" * 100,) * 3000, items=("i" * 25,) * 1000)
+    for rows, learns in ((20 * 10**6, True), (10**12, False)):  # what is not learnt from is kept in a file
+        user_rows = rows if learns else outofcore.LARGE
+        work = Estimate(1.0, 0, item_rows=30 * 10**6, user_rows=rows, learns=learns)
+        need, parts = outofcore.require_room(ids, work)
+        assert need == 200 * 10**6 + 4000 * 250 + 650_000 + 40 * 10**6 + user_rows
+        assert parts.startswith(f"needs about {need / 1e6:,.1f} MB of memory, however many ratings there are: ")
 
 
 KILLED = """
@@ -137,7 +147,6 @@ import resource, sys, tempfile
 from pathlib import Path
 import numpy as np, polars as pl
 import pricdr
-from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.workspace import Workspace
 from pricdr.engines.outofcore import read_on_disk
 
@@ -149,7 +158,7 @@ with tempfile.TemporaryDirectory() as folder:
         frame.with_columns(time=rng.random(500_000)).write_parquet(Path(folder) / f"{part}.parquet")
     del users, items, frame
     with Workspace.opened(Path(folder)) as workspace:
-        ratings = read_on_disk(Path(folder), ReadOptions(), workspace).ratings
+        ratings = read_on_disk(Path(folder), workspace).ratings
         pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.strategies.JLT(dim=8))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -7,7 +7,6 @@ import pytest
 
 from pricdr import Guarantee, Ledger, publish
 from pricdr.data.reading import read
-from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.workspace import Workspace
 from pricdr.engines import outofcore
 from pricdr.errors import DiskSpaceError
@@ -29,7 +28,7 @@ def test_a_disk_that_fills_up_during_the_sort_spends_nothing_and_leaves_nothing(
     parent = tmp_path / "disk"
     parent.mkdir()
     with Workspace.opened(parent) as workspace:
-        reading = outofcore.read_on_disk(tmp_path / "r.parquet", ReadOptions(), workspace)
+        reading = outofcore.read_on_disk(tmp_path / "r.parquet", workspace)
         monkeypatch.setattr(read, "_MIN_MEMORY", 24 * 10**6)
         monkeypatch.setattr(outofcore, "sort_memory", lambda: 24 * 10**6)
         monkeypatch.setattr(duckdb, "connect", on_a_small_disk)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Ratings, publish
-from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.workspace import Workspace
 from pricdr.engines.outofcore import read_on_disk
 from pricdr.strategies import JLT
@@ -44,7 +43,7 @@ def on_disk(frame, **options):
     """Yield the ratings in a frame, read from a file and kept on disk."""
     with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
         frame.write_parquet(workspace.folder / "r.parquet")
-        yield read_on_disk(workspace.folder / "r.parquet", ReadOptions(), workspace, **options)
+        yield read_on_disk(workspace.folder / "r.parquet", workspace, **options)
 
 
 def test_rows_that_a_file_backs_are_the_same_too(rng, monkeypatch):

@@ -14,7 +14,7 @@ from typer import Context, Option
 import pricdr
 from pricdr.cli.console import LOG_JSON
 from pricdr.cli.options import check_revocations, name_given, pinned_key, refuse_unused_key
-from pricdr.cli.ratings import FormatName
+from pricdr.cli.ratings import FromOption, QueryOption, ReadingOptions
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.files import require_local
 from pricdr.privacy.strategies import BY_NAME, require_arguments
@@ -28,8 +28,8 @@ _ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", LOG_JSON.removeprefix("
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishSettings:
-    """What ``publish`` takes from ``--config`` alone. The documentation shows these texts."""
+class PublishSettings(ReadingOptions):
+    """What ``publish`` takes from ``--config`` alone, beside ``columns``. The documentation shows these texts."""
 
     __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True, "use_attribute_docstrings": True}
 
@@ -53,21 +53,8 @@ class PublishSettings:
     """learn-from all without items: hash items into this many buckets; 65536 unless set."""
     density: float | None = None
     """sjlt: share of non-zeros in P; 0.5 unless set."""
-    from_: str | None = None
-    """Instead of files: a database, postgresql://user:password@host/name or sqlite:///file, or env:NAME, a variable
-    that holds it."""
-    query: str | None = None
-    """from: what to read, such as "SELECT user_id, item_id, stars FROM ratings"."""
-    delimiter: str | None = None
-    """The separator of fields in a text file, such as ; or | or tab; by its name unless set."""
-    encoding: str | None = None
-    """The character encoding of a text file, such as latin-1; utf-8 unless set."""
-    format: FormatName | None = None
-    """The format of the files; by their names unless set, csv for standard input."""
-    skip_bad_rows: bool = False
-    """Leave out rows that cannot be read, and count them on screen."""
-    most_bad_rows: float | None = None
-    """skip-bad-rows: refuse a file with a larger share of bad rows; 0.01 unless set."""
+    from_: FromOption = None
+    query: QueryOption = None
     temp_dir: Path | None = None
     """engine duckdb: sort large files in this folder, which holds ratings in plaintext meanwhile; beside the release
     unless set."""
@@ -84,11 +71,9 @@ class PublishSettings:
 
 
 SETTINGS: Final[Mapping[str, str]] = {
-    field.name.strip("_").replace("_", "-"): field.name for field in fields(PublishSettings)
+    field.name.strip("_").replace("_", "-"): field.name for field in fields(PublishSettings) if field.name != "columns"
 }
 """The fields by their names in a file."""
-READING: Final = ("delimiter", "encoding", "format", "skip_bad_rows", "most_bad_rows")
-"""Those that say how files are read."""
 
 
 def _read_settings(context: Context, file: Path | None) -> PublishSettings | None:

@@ -1,7 +1,7 @@
 """Ratings as input of a command: files named by an argument or a query, and the options that say how to read them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -59,20 +59,19 @@ MostBadRowsOption: TypeAlias = Annotated[
 class ReadingOptions:
     """How the ratings of a command are to be read: the options above, in the order of every command that has them."""
 
-    columns: str | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    format: str | None = None
-    skip_bad_rows: bool = False
-    most_bad_rows: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.most_bad_rows is not None and not self.skip_bad_rows:
-            raise ParameterError("--most-bad-rows needs --skip-bad-rows")
+    columns: ColumnsOption = None
+    delimiter: DelimiterOption = None
+    encoding: EncodingOption = None
+    format: FormatOption = None
+    skip_bad_rows: SkipBadRowsOption = False
+    most_bad_rows: MostBadRowsOption = None
 
     def arguments(self) -> dict[str, Any]:
         """Return the options that were given, as arguments of the readers, which have the same names."""
-        return {name: value for name, value in vars(self).items() if value is not None and value is not False}
+        if self.most_bad_rows is not None and not self.skip_bad_rows:
+            raise ParameterError("--most-bad-rows needs --skip-bad-rows")
+        every = {option.name: getattr(self, option.name) for option in fields(ReadingOptions)}
+        return {name: value for name, value in every.items() if value is not None and value is not False}
 
     def given(self) -> dict[str, object]:
         """Return the options that were given, such as ``--columns``."""

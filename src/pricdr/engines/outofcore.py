@@ -30,8 +30,9 @@ from pricdr.data.reading.read import (
 )
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
-from pricdr.memory import Need, memory_limit
+from pricdr.memory import format_bytes, memory_limit, require_memory
 from pricdr.parallel import cores
+from pricdr.privacy.plan import Estimate
 from pricdr.privacy.strategies.base import MAX_LEARNT
 from pricdr.progress import Progress, silent
 
@@ -44,6 +45,7 @@ BYTES_PER_ENTRY: Final = 64
 """Memory for each entry of a block while a work runs on it: index, value, units, and copies of them."""
 LARGE: Final = 256 * 10**6
 """An array of rows with more bytes than this is kept in a file."""
+_PROGRAM: Final = 200 * 10**6
 _BYTES_PER_ID: Final = 250
 """For an id as text, its position and its count, besides two copies of its letters."""
 _ROWS_AT_A_TIME: Final = 1 << 19
@@ -233,71 +235,32 @@ class DiskMatrix(LocalMatrix):
         return block
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiskReading(Reading[DiskRatings]):
-    """Ratings kept on disk, and how they were read; their repeated pairs are merged when they are sorted."""
-
-    selection: DiskRatings
-    """The ratings of listed users and items."""
-
-    @property
-    def selected(self) -> DiskRatings:
-        """The ratings of listed users and items."""
-        return self.selection
-
-    def need(self, item_rows: int, user_rows: int, *, learns: bool) -> Need:
-        """Return the memory that publishing takes."""
-        ids = (*self.ratings.raters, *self.ratings.items)
-        return Need(
-            item_rows=item_rows,
-            # Rows that nothing is learnt from are kept in a file if they are large.
-            user_rows=user_rows if learns else min(user_rows, LARGE),
-            blocks=cores() * BLOCK_ENTRIES * BYTES_PER_ENTRY,
-            sorting=sort_memory(),
-            ids=_BYTES_PER_ID * len(ids) + 2 * sum(map(len, ids)),
-        )
-
-    def sorted(self, dim: int | None, progress: Progress = silent) -> "DiskReading":
-        """Return the same ratings, sorted: a disk that fails, or is too small for rows of ``dim``, does so here."""
-        entries = self.selection.sorted(progress)
-        self.selection.require_space(dim)
-        below = entries.pairs - len(entries)
-        return replace(
-            self,
-            n_ratings=len(entries),
-            all_below=0 < entries.pairs == below,
-            repeats=Repeats(entries.rows - entries.pairs, self.repeats.by_time, entries.untimed),
-            dropped=self.dropped + (((f"rated below {self.ratings.threshold:g}", below),) if below else ()),
-        )
-
-
 def read_on_disk(
     path: Path | Query,
-    options: ReadOptions,
     workspace: Workspace,
     *,
-    users: Ids | None = None,
-    items: Ids | None = None,
     keep_values: bool = True,
     threshold: float | None = None,
     progress: Progress = silent,
-) -> DiskReading:
-    """Read rows into the workspace, and return the ratings that they make, of these users and items or of all.
+    **options: Any,  # noqa: ANN401 - of read_ratings
+) -> Reading[DiskRatings]:
+    """Read rows into the workspace, and return the ratings that they make; repeated pairs are merged when sorted.
 
     ``keep_values`` says whether values are needed after repeated pairs are merged and the threshold is applied.
     """
+    parsed = ReadOptions.of(need_rating=threshold is not None, **options)
     given = path if isinstance(path, Query) else find_inputs(path)
-    with opened_table(given, options, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:
+    with opened_table(given, parsed, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:
         report = table.report()
-        all_users, all_items = number_ids(table.connection)
+        users, items = number_ids(table.connection)
     if threshold is not None and not table.has_values:
         raise InputError("a threshold needs ratings, and there is no rating column")
     ratings = DiskRatings(
         name=table.name,
         workspace=workspace,
-        raters=all_users,
-        users=all_users,
-        items=all_items,
+        raters=users,
+        users=users,
+        items=items,
         rows=table.rows - table.bad,
         filtered_by=table.filtered_by,
         has_values=table.has_values,
@@ -305,14 +268,47 @@ def read_on_disk(
         keep_values=keep_values,
         threshold=threshold,
     )
-    selection = ratings.select(users, items)
-    return DiskReading(
-        ratings=ratings,
-        selection=selection,
-        of_listed=selection is not ratings,
-        raters=all_users,
-        n_raters=len(all_users),
-        n_ratings=None,
-        repeats=Repeats(0, table.has_times, 0),
-        **report,
+    repeats = Repeats(0, table.has_times, 0)
+    return Reading(ratings=ratings, raters=users, n_raters=len(users), n_ratings=None, repeats=repeats, **report)
+
+
+def require_room(ratings: DiskRatings, work: Estimate) -> tuple[int, str]:
+    """Return the bytes of memory that a release takes, and a sentence about its parts; refuse more than the limit."""
+    every = (*ratings.raters, *ratings.items)
+    ids = _BYTES_PER_ID * len(every) + 2 * sum(map(len, every))
+    parts = {
+        "item vectors": work.item_rows,
+        # Rows that nothing is learnt from are kept in a file if they are large.
+        "users' rows": work.user_rows if work.learns else min(work.user_rows, LARGE),
+        "blocks of users": cores() * BLOCK_ENTRIES * BYTES_PER_ENTRY,
+    }
+    sorting, computing = sort_memory(), sum(parts.values())
+    # Sorting ends before the first block is read, so only the larger of the two counts.
+    need = _PROGRAM + ids + max(sorting, computing)
+    require_memory(need, "publishing out of core")
+    return need, (
+        f"needs about {format_bytes(need)} of memory, however many ratings there are: the program "
+        f"{format_bytes(_PROGRAM)}, ids {format_bytes(ids)}, and the larger of {format_bytes(sorting)} to sort and "
+        f"{format_bytes(computing)} to compute ({', '.join(f'{what} {format_bytes(n)}' for what, n in parts.items())})"
+    )
+
+
+def sort_reading(
+    reading: Reading[DiskRatings], users: Ids | None, items: Ids | None, dim: int | None, progress: Progress = silent
+) -> Reading[DiskRatings]:
+    """Return the same, once the ratings of these users and items are sorted.
+
+    A disk that fails, or is too small for rows of ``dim``, does so here: before anything is spent.
+    """
+    selected = reading.ratings.select(users, items)
+    entries = selected.sorted(progress)
+    selected.require_space(dim)
+    below = entries.pairs - len(entries)
+    return replace(
+        reading,
+        n_ratings=len(entries),
+        of_listed=selected is not reading.ratings,
+        all_below=0 < entries.pairs == below,
+        repeats=Repeats(entries.rows - entries.pairs, reading.repeats.by_time, entries.untimed),
+        dropped=reading.dropped + (((f"rated below {selected.threshold:g}", below),) if below else ()),
     )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ from pricdr.data.reading.inputs import AnyPath, InputFile, InputFiles, Query, fi
 from pricdr.data.reading.text_files import copy_bytes, copy_text, file_refusal, named, refusal, shorten
 from pricdr.data.workspace import Workspace
 from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError, printable
-from pricdr.memory import VARIABLE, Need, format_bytes, memory_limit, require_memory
+from pricdr.memory import VARIABLE, format_bytes, memory_limit, require_memory
 from pricdr.parallel import cores
 from pricdr.progress import Progress, shown, silent
 
@@ -431,24 +431,6 @@ class Reading(Generic[R]):
     def has_values(self) -> bool:
         """Whether there was a rating column; otherwise every value is 1."""
         return self.ratings.has_values
-
-    @property
-    def selected(self) -> R:
-        """The ratings that were counted: those of listed users and items, where ratings were sorted for a list."""
-        return self.ratings
-
-    def rates_none(self, users: Ids | None, items: Ids | None) -> bool:
-        """Return whether none of these users is known to have rated one of these items; None means all of them."""
-        in_memory = isinstance(self.ratings, Ratings)
-        return not len(self.ratings.select(users, items)) if in_memory else self.n_ratings == 0
-
-    def need(self, item_rows: int, user_rows: int, *, learns: bool) -> Need | None:
-        """Return the memory that publishing takes; None where the ratings are in memory already, or on a cluster."""
-        return None
-
-    def sorted(self, dim: int | None, progress: Progress = silent) -> Self:
-        """Return the same ratings, sorted: a disk that fails does so here, before anything is spent."""
-        return self
 
     def summary(self) -> str:
         """Return a few lines for people."""

@@ -4,8 +4,7 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import pricdr
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify

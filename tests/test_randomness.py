@@ -4,8 +4,7 @@ import pickle
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pricdr.randomness import Secret, Simulation, Stream, _Key
 

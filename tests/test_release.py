@@ -5,8 +5,7 @@ import jsonschema
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from safetensors.numpy import load_file, save
 
 from pricdr import Bounds, Guarantee, Ratings, Release, Unit, publish, verify

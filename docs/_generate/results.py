@@ -5,8 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from benchmarks.frontier_table import read_synthetic
-from benchmarks.frontier_table import share as synthetic_share
+from benchmarks.frontier_table import read_synthetic, share as synthetic_share
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from docs._generate import frontier_figure

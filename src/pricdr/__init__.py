@@ -17,31 +17,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pricdr import models as models
-    from pricdr import strategies as strategies
+    from pricdr import models as models, strategies as strategies
     from pricdr._publish import publish as publish
     from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
     from pricdr.data.features import read_features as read_features
     from pricdr.data.ids import read_ids as read_ids
-    from pricdr.data.pairs import DomainPair as DomainPair
-    from pricdr.data.pairs import prepare as prepare
+    from pricdr.data.pairs import DomainPair as DomainPair, prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
     from pricdr.data.reading.read import read_ratings as read_ratings
-    from pricdr.data.splits import Split as Split
-    from pricdr.data.splits import split as split
+    from pricdr.data.splits import Split as Split, split as split
     from pricdr.data.synthetic import synthetic_pair as synthetic_pair
     from pricdr.errors import PriCDRError as PriCDRError
-    from pricdr.evaluation.comparison import Comparison as Comparison
-    from pricdr.evaluation.comparison import evaluate as evaluate
+    from pricdr.evaluation.comparison import Comparison as Comparison, evaluate as evaluate
     from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.methods.hetero import HeteroCDR as HeteroCDR
-    from pricdr.privacy.accounting import Guarantee as Guarantee
-    from pricdr.privacy.accounting import Unit as Unit
+    from pricdr.privacy.accounting import Guarantee as Guarantee, Unit as Unit
     from pricdr.privacy.ledger import Ledger as Ledger
     from pricdr.privacy.steps import Bounds as Bounds
-    from pricdr.release import Release as Release
-    from pricdr.release import verify as verify
+    from pricdr.release import Release as Release, verify as verify
 
 __version__ = "0.9.0"
 

@@ -83,8 +83,7 @@ def in_notebook() -> bool:
 def terminal_bars(what: str) -> Iterator[Progress]:
     """Yield progress bars with the remaining time on standard error; they are erased at the end."""
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+    from rich.progress import BarColumn, Progress as Bars, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description:<12}", markup=False),

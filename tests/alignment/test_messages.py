@@ -8,8 +8,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr.alignment.curve import P, split_points
 from pricdr.alignment.messages import FIRST_LINE, MAX_IDS, Message, load_message, read_message, read_record

@@ -1,8 +1,7 @@
 """The normalisation rules: what they return, what they refuse, and that applying one twice changes nothing."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pricdr.alignment.normalisation import RULES, NormalisedIds
 from pricdr.errors import InputError

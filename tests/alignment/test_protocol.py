@@ -4,8 +4,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr.alignment.curve import Blinder
 from pricdr.alignment.messages import Message, list_sha256

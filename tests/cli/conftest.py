@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pricdr import Guarantee, cli, synthetic_pair
-from pricdr import publish as lib_publish
+from pricdr import Guarantee, cli, publish as lib_publish, synthetic_pair
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.data.tables import write_ratings
 from pricdr.signing import create_keys

@@ -18,8 +18,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from pricdr import Ledger, verify
-from pricdr import demo as story
+from pricdr import Ledger, demo as story, verify
 from pricdr.data.splits import load_split
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.evaluation.metrics import per_user

@@ -11,8 +11,7 @@ import sys
 import polars as pl
 import pytest
 
-from pricdr.models import recommend as recommending
-from pricdr.models import recommendation_files
+from pricdr.models import recommend as recommending, recommendation_files
 from tests.serving.conftest import small_model
 
 ARGUMENTS = ("-k", 5, "--users", "users.txt")

@@ -11,8 +11,7 @@ from pricdr.data.ids import read_ids
 from pricdr.data.reading import read as reading_module
 from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.reading.inputs import find_inputs
-from pricdr.data.reading.read import opened_table, read_ratings
-from pricdr.data.reading.read import read_ratings_file as read
+from pricdr.data.reading.read import opened_table, read_ratings, read_ratings_file as read
 from pricdr.data.workspace import Workspace
 
 FRAME = pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, 2.0]})

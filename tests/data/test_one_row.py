@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pricdr import Ratings, Release, cli, read_ratings
 from pricdr.data.reading.inputs import Query

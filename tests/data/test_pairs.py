@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pricdr.data.ids import read_ids
 from pricdr.data.pairs import DomainPair, prepare, prepare_core, prepare_paper, save_pair

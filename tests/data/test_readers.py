@@ -7,13 +7,11 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr.data.ids import read_ids
 from pricdr.data.ratings import Ratings, stars_caution
-from pricdr.data.reading.read import AMAZON_2014, AMAZON_2018, Columns, read_ratings
-from pricdr.data.reading.read import read_ratings_file as read
+from pricdr.data.reading.read import AMAZON_2014, AMAZON_2018, Columns, read_ratings, read_ratings_file as read
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from pricdr.data.pairs import DomainPair, prepare
-from pricdr.data.reading.read import read_ratings
-from pricdr.data.reading.read import read_ratings_file as read
+from pricdr.data.reading.read import read_ratings, read_ratings_file as read
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("PRICDR_DATA", ROOT / "../shared/data"))

@@ -12,8 +12,7 @@ import pytest
 
 from pricdr.data.ids import read_ids
 from pricdr.data.reading import text_files
-from pricdr.data.reading.read import Columns
-from pricdr.data.reading.read import read_ratings_file as read
+from pricdr.data.reading.read import Columns, read_ratings_file as read
 from pricdr.errors import ParameterError
 
 TEXT_CASES = {

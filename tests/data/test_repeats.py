@@ -8,13 +8,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr import Bounds, Ratings, Unit
 from pricdr.data.reading import read as reading_module
-from pricdr.data.reading.read import AMAZON_2014, Columns, sorted_pairs
-from pricdr.data.reading.read import read_ratings_file as read
+from pricdr.data.reading.read import AMAZON_2014, Columns, read_ratings_file as read, sorted_pairs
 
 NAMES = ("user", "item", "rating", "timestamp")
 TIMES = st.sampled_from(

@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr.data.tables import merge_tables, read_positions, texts, to_frame, write_table
 from pricdr.errors import OutputError

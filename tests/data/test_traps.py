@@ -13,13 +13,11 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from pricdr import read_ratings
 from pricdr.data.reading.formats import DATE, NUMBER, Dialect, literal, number_sql, seconds_sql
-from pricdr.data.reading.read import connected
-from pricdr.data.reading.read import read_ratings_file as read
+from pricdr.data.reading.read import connected, read_ratings_file as read
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 

@@ -4,8 +4,7 @@ from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation import ranking

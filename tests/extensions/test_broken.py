@@ -11,8 +11,7 @@ from pricdr.errors import ParameterError
 from pricdr.models import EASE, Popularity, TargetMethod, register
 from pricdr.models.catalogue import METHODS, configure, method_class
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.strategies import JLT
-from pricdr.strategies import register as register_strategy
+from pricdr.strategies import JLT, register as register_strategy
 from tests.extensions.packages import BUCKETS, NEIGHBOURS
 
 OURS = list(METHODS.own)

@@ -2,8 +2,7 @@
 
 import string
 
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from pricdr.data.ids import read_ids
 from pricdr.data.reading.read import Columns

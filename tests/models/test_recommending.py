@@ -7,8 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr import Ratings
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError

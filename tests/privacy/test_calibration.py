@@ -7,11 +7,9 @@ import secrets
 import mpmath as mp
 import numpy as np
 import pytest
-from dp_accounting import dp_event, get_epsilon_gaussian
-from dp_accounting import get_sigma_gaussian as independent_sigma
+from dp_accounting import dp_event, get_epsilon_gaussian, get_sigma_gaussian as independent_sigma
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.special import betainc, betainccinv, erfcx, gammainc, gammainccinv, gammaincinv, ndtr, ndtri
 from scipy.stats import binomtest, norm
 

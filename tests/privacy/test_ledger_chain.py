@@ -6,8 +6,7 @@ import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr import Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.cli import run

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pricdr.privacy.accounting import GRID_STEPS, SAMPLER_DISTANCE
 from pricdr.privacy.noise import PROBABILITY_BITS, TAIL, DiscreteGaussian, alias_table, probabilities

@@ -6,8 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.privacy.mechanism import Run, Secrets

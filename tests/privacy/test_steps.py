@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from dp_accounting import dp_event, get_epsilon_gaussian
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
 from pricdr.errors import ParameterError, VerificationError

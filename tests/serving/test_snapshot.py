@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pricdr.errors import InputError
 from pricdr.models.fitted import Basis, FittedModel

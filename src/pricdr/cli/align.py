@@ -136,8 +136,13 @@ def finish(
     refuses any other from then on. If the command is interrupted, run it again to resume.
     """
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import begin_finish, read_state, require_new_outputs, write_alignment
-    from pricdr.alignment.protocol import finish as common_users
+    from pricdr.alignment.protocol import (
+        begin_finish,
+        finish as common_users,
+        read_state,
+        require_new_outputs,
+        write_alignment,
+    )
     from pricdr.files import PRIVATE, replace_file
 
     with only_run(state, "nothing was done"):
@@ -173,8 +178,14 @@ def accept(
     out.
     """
     from pricdr.alignment.messages import record_beside
-    from pricdr.alignment.protocol import accept as check_list
-    from pricdr.alignment.protocol import read_list, read_state, require_unchanged, write_once, write_own_ids
+    from pricdr.alignment.protocol import (
+        accept as check_list,
+        read_list,
+        read_state,
+        require_unchanged,
+        write_once,
+        write_own_ids,
+    )
     from pricdr.files import PRIVATE, replace_file
 
     with only_run(state, "nothing was done"):

@@ -60,8 +60,7 @@ def serve(
     # while they wait for the next product would take the processor from the thread that reads requests.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pricdr.serving.log import ServerLog
-    from pricdr.serving.server import is_loopback
-    from pricdr.serving.server import serve as run
+    from pricdr.serving.server import is_loopback, serve as run
 
     if insecure_listen and not is_loopback(host):
         warn(f"{host} may be reached from other machines without TLS{'' if keys else ' and without keys'}")

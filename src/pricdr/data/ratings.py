@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 from pricdr.data.blocks import Convert, InMemory, RatingsSource
 from pricdr.data.csr import RatingMatrix, as_csr, csr_of_cells, kept_entries, moved_entries, row_counts, with_values
-from pricdr.data.ids import Ids as Ids
-from pricdr.data.ids import IdsLike as IdsLike
-from pricdr.data.ids import as_ids, require_ids
+from pricdr.data.ids import Ids as Ids, IdsLike as IdsLike, as_ids, require_ids
 from pricdr.errors import MAX_SCALE, InputError, ParameterError
 
 if TYPE_CHECKING:

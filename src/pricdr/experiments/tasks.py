@@ -25,8 +25,7 @@ from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
 from pricdr.data.reading.read import MemoryReading, read_ratings_file
 from pricdr.data.reading.text_files import refusal, shorten
-from pricdr.data.splits import HeldOut, Split, hold_out, read_official
-from pricdr.data.splits import official as official_split
+from pricdr.data.splits import HeldOut, Split, hold_out, official as official_split, read_official
 from pricdr.errors import InputError, MissingDataError, printable, require_count
 from pricdr.experiments.arms import DataSpec
 from pricdr.files import replace_file

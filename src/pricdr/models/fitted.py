@@ -21,11 +21,16 @@ from pricdr.data.ids import as_ids
 from pricdr.data.ratings import Ids, IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, printable
 from pricdr.models.interaction import MAX_SCORE, Interaction, largest
-from pricdr.models.recommend import BASES, SCORES_AT_ONCE, Recommender, recommendations
-from pricdr.models.recommend import Basis as Basis
-from pricdr.models.recommend import Recommendation as Recommendation
-from pricdr.models.recommend import Recommendations as Recommendations
-from pricdr.models.recommend import WrittenRecommendations as WrittenRecommendations
+from pricdr.models.recommend import (
+    BASES,
+    SCORES_AT_ONCE,
+    Basis as Basis,
+    Recommendation as Recommendation,
+    Recommendations as Recommendations,
+    Recommender,
+    WrittenRecommendations as WrittenRecommendations,
+    recommendations,
+)
 from pricdr.pages import summary_html
 from pricdr.progress import Progress, shown
 

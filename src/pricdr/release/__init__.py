@@ -1,4 +1,3 @@
 """What crosses between the parties: a folder, its certificate, and how both are checked."""
 
-from pricdr.release.folder import Release as Release
-from pricdr.release.folder import verify as verify
+from pricdr.release.folder import Release as Release, verify as verify

@@ -9,8 +9,7 @@ from typing import Final
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
 from pricdr.experiments.measured import Access, Experiment, MeasuredArm
-from pricdr.experiments.results import SUFFIX as SUFFIX
-from pricdr.experiments.results import read, read_lines, read_outline
+from pricdr.experiments.results import SUFFIX as SUFFIX, read, read_lines, read_outline
 from pricdr.experiments.search import Trial
 from pricdr.progress import Progress, silent
 from pricdr.untrusted import Folder

@@ -15,17 +15,14 @@ from typing import Annotated, Any, Final
 from urllib.parse import unquote_to_bytes
 
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import Depends, FastAPI, Request, Response
-from fastapi import Path as PathParameter
-from fastapi import Query as QueryParameter
+from fastapi import Depends, FastAPI, Path as PathParameter, Query as QueryParameter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError, to_json
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Send
-from starlette.types import Scope as Connection
+from starlette.types import ASGIApp, Message, Receive, Scope as Connection, Send
 
 from pricdr import __version__
 from pricdr.data.ids import CONTROLS, MAX_ID_LENGTH

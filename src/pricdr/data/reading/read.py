@@ -18,9 +18,7 @@ from pricdr.arrays import BoolArray
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.columns import AMAZON_2014 as AMAZON_2014
-from pricdr.data.reading.columns import AMAZON_2018 as AMAZON_2018
-from pricdr.data.reading.columns import Columns as Columns
+from pricdr.data.reading.columns import AMAZON_2014 as AMAZON_2014, AMAZON_2018 as AMAZON_2018, Columns as Columns
 from pricdr.data.reading.formats import (
     MAX_BAD_ROWS,
     Format,

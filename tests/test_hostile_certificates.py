@@ -136,7 +136,7 @@ def test_an_absurd_dimension_is_refused_on_both_sides(folder, dim):
 @pytest.mark.parametrize("scale", [1e-170, 1e-16, 1.1e15, 1e300])
 def test_an_absurd_scale_is_refused_where_it_is_declared_too(scale):
     for limits in ({"rating_bound": scale, "rating_step": scale}, {"clip": scale}):
-        with pytest.raises(ParameterError, match=r"must be at least 1e-15|must be at most 1e\+15"):
+        with pytest.raises(ParameterError, match=r"must be a number from 1e-15 to 1e\+15"):
             Bounds(**limits)
 
 

@@ -39,31 +39,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.9.0"
 
-_HOME = {
-    "Bounds": "pricdr.privacy.steps",
-    "Comparison": "pricdr.evaluation.comparison",
-    "DomainPair": "pricdr.data.pairs",
-    "FittedModel": "pricdr.models.fitted",
-    "Guarantee": "pricdr.privacy.accounting",
-    "HeteroCDR": "pricdr.models.methods.hetero",
-    "Ledger": "pricdr.privacy.ledger",
-    "PriCDRError": "pricdr.errors",
-    "Ratings": "pricdr.data.ratings",
-    "Release": "pricdr.release",
-    "Split": "pricdr.data.splits",
-    "Unit": "pricdr.privacy.accounting",
-    "evaluate": "pricdr.evaluation.comparison",
-    "prepare": "pricdr.data.pairs",
-    "publish": "pricdr._publish",
-    "read_features": "pricdr.data.features",
-    "read_ids": "pricdr.data.ids",
-    "read_ratings": "pricdr.data.reading.read",
-    "repeat": "pricdr._repeat",
-    "split": "pricdr.data.splits",
-    "synthetic_pair": "pricdr.data.synthetic",
-    "transfer": "pricdr._transfer",
-    "verify": "pricdr.release",
+_NAMES = {
+    "_publish": ("publish",),
+    "_repeat": ("repeat",),
+    "_transfer": ("transfer",),
+    "data.features": ("read_features",),
+    "data.ids": ("read_ids",),
+    "data.pairs": ("DomainPair", "prepare"),
+    "data.ratings": ("Ratings",),
+    "data.reading.read": ("read_ratings",),
+    "data.splits": ("Split", "split"),
+    "data.synthetic": ("synthetic_pair",),
+    "errors": ("PriCDRError",),
+    "evaluation.comparison": ("Comparison", "evaluate"),
+    "models.fitted": ("FittedModel",),
+    "models.methods.hetero": ("HeteroCDR",),
+    "privacy.accounting": ("Guarantee", "Unit"),
+    "privacy.ledger": ("Ledger",),
+    "privacy.steps": ("Bounds",),
+    "release": ("Release", "verify"),
 }
+_HOME = {name: f"pricdr.{module}" for module, names in _NAMES.items() for name in names}
 
 __all__ = [*_HOME, "models", "strategies"]
 

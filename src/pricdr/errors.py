@@ -20,8 +20,7 @@ POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permission
 def printable(text: str) -> str:
     r"""Return ``text`` on one line, with everything that a terminal would act on or hide written as an escape.
 
-    Text from outside (ids, file names, certificates, specs) passes through here before it is shown. Escape sequences,
-    line breaks and characters that reverse the direction of text are not printable.
+    Text from outside (ids, file names, certificates, specs) passes through here before it is shown.
 
     >>> print(printable("a\x1b[31m\u202e b\nc"))
     a\u001b[31m\u202e b\u000ac
@@ -32,11 +31,7 @@ def printable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` on one line of Markdown that shows it as it is: no cell, tag, link or code begins in it.
-
-    >>> print(plain("a | b <img> [c](d)"))
-    a &#124; b &lt;img> &#91;c](d)
-    """
+    """Return ``text`` on one line of Markdown that shows it as it is: no cell, tag, link or code begins in it."""
     return printable(text).translate(_MARKUP)
 
 
@@ -103,17 +98,11 @@ class MemoryLimitError(InputError):
 
 
 class MissingDataError(InputError):
-    """A data set that is not in the folder of data sets. All say the same, and ``expected`` says which files would do.
-
-    >>> error = MissingDataError("amazon/ratings_Books.csv", "amazon/ratings_CDs_and_Vinyl.csv")
-    >>> print(error, error.detail, sep="; ")
-    data not present: point PRICDR_DATA at it; expected amazon/ratings_Books.csv and amazon/ratings_CDs_and_Vinyl.csv
-    """
+    """A data set that is not there. All say the same, and ``expected`` says which files would do."""
 
     def __init__(self, *expected: str) -> None:
         super().__init__("data not present: point PRICDR_DATA at it")
         self.expected = tuple(map(printable, expected))
-        self.detail = f"expected {' and '.join(self.expected)}"
 
 
 class ParameterError(PriCDRError, ValueError):
@@ -197,17 +186,13 @@ require_probability: Final = _rule(lambda value: 0 < value < 1, "lie strictly be
 require_share: Final = _rule(lambda value: 0 <= value < 1, "lie in [0, 1)")
 require_not_negative: Final = _rule(lambda value: 0 <= value < math.inf, "be zero or more")
 require_at_most_scale: Final = _rule(lambda value: not value > MAX_SCALE, f"be at most {MAX_SCALE:g}")
-_require_at_least_scale: Final = _rule(lambda value: value >= 1 / MAX_SCALE, f"be at least {1 / MAX_SCALE:g}")
+require_scale: Final = _rule(
+    lambda value: 1 / MAX_SCALE <= value <= MAX_SCALE, f"be a number from {1 / MAX_SCALE:g} to {MAX_SCALE:g}"
+)
 require_count: Final = _rule(lambda value: _whole(value) and value >= 1, "be a whole number of at least 1")
 require_seed: Final = _rule(
     lambda value: _whole(value) and 0 <= value <= MAX_SEED, f"be a whole number from 0 to {MAX_SEED}"
 )
-
-
-def require_scale(**named: float) -> None:
-    """Refuse values that are not positive, or so large or small that figures which follow might not be finite."""
-    for rule in (require_positive, require_at_most_scale, _require_at_least_scale):
-        rule(**named)
 
 
 def require_file_name(**named: str) -> None:

@@ -25,21 +25,14 @@ _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re
 
 
 def is_name(text: str) -> bool:
-    """Return whether a method or a strategy can have this name.
-
-    >>> is_name("ease-release"), is_name("os:system"), is_name("Hetero")
-    (True, False, False)
-    """
+    """Return whether a method or a strategy can have this name."""
     return re.fullmatch(NAME_PATTERN, text) is not None
 
 
 def fields_without_default(kind: type) -> list[str]:
     """Return the fields that a dataclass cannot be made without."""
-    return [
-        one.name
-        for one in fields(cast(Any, kind))
-        if one.init and one.default is MISSING and one.default_factory is MISSING
-    ]
+    required = (one for one in fields(cast(Any, kind)) if one.init and one.default is one.default_factory is MISSING)
+    return [one.name for one in required]
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
@@ -50,15 +43,11 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
         ``check`` refuses a class of somebody else's that is not of this ``kind``, with :class:`ParameterError`.
         """
-        self.kind: Final = kind
-        self.group: Final = group
-        self.own: Final = own
-        self._check = check
+        self.kind, self.group, self.own, self._check = kind, group, own, check
         self._registered: dict[str, type[T]] = {}
         self._references: dict[str, str] = {}
         self._path: tuple[str, ...] | None = None
-        self._offers: dict[str, tuple[str, str]] = {}  # as module:Class, and by which package
-        self._conflicts: dict[str, str] = {}
+        self._offers: dict[str, dict[str, str]] = {}
         self._problems: list[str] = []
 
     def __getitem__(self, name: str) -> type[T]:
@@ -68,11 +57,11 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         # Not the inherited one, which would import the class.
-        return name in self.own or name in self._registered or name in self._offered()
+        return name in self.own or name in self._registered or len(self._offered().get(str(name), ())) == 1
 
     def __iter__(self) -> Iterator[str]:
         yield from self.own
-        yield from sorted({*self._registered, *self._offered()})
+        yield from sorted(name for name in {*self._registered, *self._offered()} if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -80,18 +69,25 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     def find(self, name: str) -> type[T]:
         """Return the class of this name; :class:`ParameterError` says why there is none.
 
-        Whoever wrote the name, no module is imported that is not ours and that no installed package offers.
+        Whoever wrote the name, only modules are imported that are ours or that an installed package offers.
         """
         if name in self.own:
             return cast(type[T], _imported(self.own[name]))
         if name in self._registered:
             return self._registered[name]
-        if name in self._offered():
-            return self._load(name, *self._offers[name])
+        offers = self._offered().get(name, {})
+        if len(offers) > 1:
+            raise ParameterError(self._conflict(name, offers))
+        for home, package in offers.items():
+            try:
+                kind = _imported_safely(home)
+                if self._checked(kind) != name:
+                    raise ParameterError(f"it calls itself {kind.name!r:.60}")
+            except ParameterError as error:
+                raise ParameterError(f"{self.kind} {name} of {package} ({home}): {error}") from error
+            return cast(type[T], kind)
         more = "or one of your own as module:Class, which a file cannot name unless the command line names it too"
-        raise ParameterError(
-            self._conflicts.get(name) or f"there is no {self.kind} {name!r:.60}: {', '.join(self)}, {more}"
-        )
+        raise ParameterError(f"there is no {self.kind} {name!r:.60}: {', '.join(self)}, {more}")
 
     def resolve_reference(self, text: str) -> str:
         """Return the name for what the user typed: a name as it is, or that of module:Class, which is imported.
@@ -130,14 +126,16 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def origin(self, name: str) -> str | None:
         """Return where a class that is not ours comes from: its package, or module:Class. None for our own."""
-        home, package = self._offered().get(name, (None, None))
-        registered = self._registered.get(name)
-        return package if registered is None or _home(registered) == home else _home(registered)
+        offers, registered = self._offered().get(name, {}), self._registered.get(name)
+        if registered is None:
+            return next(iter(offers.values()), None)
+        return offers.get(_home(registered), _home(registered))
 
     def problems(self) -> tuple[str, ...]:
         """Return what is wrong with what installed packages offer, one line each; nothing is imported for it."""
-        self._offered()
-        return (*self._problems, *self._conflicts.values())
+        offered = self._offered()
+        clashes = [self._conflict(name, offers) for name, offers in offered.items() if len(offers) > 1]
+        return (*self._problems, *clashes)
 
     def complete(self, incomplete: str) -> list[str]:
         """Return the names that begin like this, for a shell to complete."""
@@ -152,18 +150,12 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             raise ParameterError(f"{_home(kind)} needs a class attribute name of {rule}, got {name!r:.60}")
         return name
 
-    def _load(self, name: str, home: str, package: str) -> type[T]:
-        """Return the class that a package offers, once it is what it should be."""
-        try:
-            kind = _imported_safely(home)
-            if self._checked(kind) != name:
-                raise ParameterError(f"it calls itself {kind.name!r:.60}")
-        except ParameterError as error:
-            raise ParameterError(f"{self.kind} {name} of {package} ({home}): {error}") from error
-        return cast(type[T], kind)
+    def _conflict(self, name: str, offers: Mapping[str, str]) -> str:
+        both = " and by ".join(f"{package} ({home})" for home, package in offers.items())
+        return f"{self.kind} {name} is offered by {both}: remove one of them, or name one as module:Class"
 
-    def _offered(self) -> Mapping[str, tuple[str, str]]:
-        """Return what is offered by the packages that can be imported now, read from their metadata.
+    def _offered(self) -> Mapping[str, Mapping[str, str]]:
+        """Return what the metadata of packages that can be imported now offers: by name, which module:Class of which.
 
         A name that more than one package offers is taken from none of them.
         """
@@ -172,9 +164,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         # Imported here: it takes as long as everything else that pricdr --help imports.
         from importlib.metadata import distributions
 
-        found: dict[str, dict[str, str]] = {}  # by name: as module:Class, by which package
         seen: set[str] = set()
-        self._problems = []
+        self._path, self._offers, self._problems = path, {}, []
         for distribution in distributions():
             package = _package(distribution)
             try:
@@ -194,15 +185,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 elif point.name in self.own:
                     self._problems.append(f"{where}, a name of PriCDR's own: ours is used")
                 else:
-                    found.setdefault(point.name, {}).setdefault(point.value, package)
-        self._offers, self._conflicts, self._path = {}, {}, path
-        for name, offers in found.items():
-            if len(offers) == 1:
-                self._offers[name] = next(iter(offers.items()))
-            else:
-                both = " and by ".join(f"{package} ({home})" for home, package in offers.items())
-                rule = "remove one of them, or name one as module:Class"
-                self._conflicts[name] = f"{self.kind} {name} is offered by {both}: {rule}"
+                    self._offers.setdefault(point.name, {}).setdefault(point.value, package)
         return self._offers
 
 

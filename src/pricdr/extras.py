@@ -10,11 +10,10 @@ from pricdr.errors import MissingExtraError
 
 @dataclass(frozen=True)
 class Extra:
-    """Packages that one part of the software needs, and the extra that installs them."""
+    """The modules that one part of the software needs, and the extra that installs them."""
 
     name: str
     modules: tuple[str, ...]
-    """The modules that must be importable."""
     needs: str
     """The beginning of a message: what needs them, with the verb."""
 

@@ -187,7 +187,7 @@ def test_an_error_is_shown_next_to_its_field_which_has_the_focus(visit):
     assert page.get_by_role("alert").is_visible()
     assert page.locator(":focus").get_attribute("id") == "id"
     described = page.get_by_label("User id").get_attribute("aria-describedby")
-    assert page.locator(f"#{described}").inner_text() == "Enter the id of a user."
+    assert page.locator(f"#{described}").inner_text() == "The id is empty."
 
 
 def test_no_address_in_the_history_holds_an_id(visit, base, companies):

@@ -18,7 +18,7 @@ from pricdr.serving.app import create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.server import known_hosts
-from pricdr.serving.snapshot import Snapshot, WatchedModel
+from pricdr.serving.snapshot import ItemsQuery, Snapshot, WatchedModel
 
 STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendations", "x/recommendations", 'quote"\\', "<b>")
 """Valid ids that look like something else in an address."""
@@ -50,6 +50,11 @@ def small_model(seed=0, users=40, items=60):
         in_release=covered,
         origin=Origin({}, None),
     )
+
+
+def answer_of(snapshot, user, k):
+    """Return the answer to one query."""
+    return snapshot.answers([ItemsQuery(user, k)])[0]
 
 
 @pytest.fixture(scope="session")

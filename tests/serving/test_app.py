@@ -12,7 +12,7 @@ from pricdr.serving.app import BatchRequest
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import ServerLog
 from pricdr.serving.snapshot import Snapshot
-from tests.serving.conftest import STRANGE, small_model
+from tests.serving.conftest import STRANGE, answer_of, small_model
 
 ONE = "/users/u0/recommendations"
 
@@ -31,7 +31,7 @@ def refused(response, status, *words):
 
 def test_a_user_is_answered_with_ten_items_unless_asked_otherwise(client):
     body = client.get(ONE).json()
-    expected = Snapshot(small_model()).recommend("u0", 10)
+    expected = answer_of(Snapshot(small_model()), "u0", 10)
     assert (body["user"], body["basis"], body["model"]) == ("u0", "release", "0123456789ab")
     assert body["items"] == [asdict(item) for item in expected.items]
     assert client.get(ONE, params={"k": 3}).json()["items"] == body["items"][:3]
@@ -99,7 +99,7 @@ def test_a_batch_is_answered_in_its_order(client):
     snapshot = Snapshot(small_model())
     for answer in body["recommendations"]:
         assert [item["item"] for item in answer["items"]] == [
-            item.item for item in snapshot.recommend(answer["user"], 4).items
+            item.item for item in answer_of(snapshot, answer["user"], 4).items
         ]
 
 

@@ -6,6 +6,7 @@ import weakref
 import pytest
 
 from pricdr.serving.snapshot import Snapshot, WatchedModel
+from tests.serving.conftest import answer_of
 
 
 class Watched(WatchedModel):
@@ -47,12 +48,12 @@ def test_a_moved_link_is_followed_and_requests_in_flight_keep_the_old_model_whic
     link.symlink_to(saved / "one")
     model = Watched(link)
     snapshot = model.snapshot
-    old, expected = weakref.ref(snapshot), snapshot.recommend("u0", 3)
+    old, expected = weakref.ref(snapshot), answer_of(snapshot, "u0", 3)
     other.symlink_to(saved / "two")
     other.rename(link)
     model.settle()
     assert model.names == ["model taken"]
-    assert snapshot.recommend("u0", 3) == expected != model.snapshot.recommend("u0", 3)
+    assert answer_of(snapshot, "u0", 3) == expected != answer_of(model.snapshot, "u0", 3)
     del snapshot
     assert model.names == ["model taken", "model freed"]
     assert old() is None

@@ -14,6 +14,7 @@ import pytest
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import ServerLog
 from pricdr.serving.snapshot import Snapshot
+from tests.serving.conftest import answer_of
 from tests.serving.processes import serving
 
 ONE = "/users/u38/recommendations"
@@ -118,7 +119,7 @@ def test_a_new_model_takes_over_under_load_without_a_dropped_request(saved, tmp_
         crowd.stop()
         code, log = server.stop()
     assert crowd.failures == []
-    expected = {(snapshot.fingerprint, snapshot.recommend("u38", 1).items[0].item) for snapshot in (first, second)}
+    expected = {(snapshot.fingerprint, answer_of(snapshot, "u38", 1).items[0].item) for snapshot in (first, second)}
     assert set(crowd.models) == expected
     events = [json.loads(line) for line in log.splitlines()]
     names = [event["event"] for event in events if event["event"] != "request"]

@@ -11,7 +11,7 @@ from pricdr.errors import InputError
 from pricdr.models.fitted import Basis, FittedModel
 from pricdr.serving.snapshot import MAX_K, ItemsQuery, Snapshot
 from tests.models.test_recommending import whole_model
-from tests.serving.conftest import small_model
+from tests.serving.conftest import answer_of, small_model
 
 
 def recommended(model, user, k):
@@ -23,7 +23,7 @@ def similar(snapshot, item, k):
 
 
 def answered(snapshot, user, k):
-    answer = snapshot.recommend(user, k)
+    answer = answer_of(snapshot, user, k)
     assert answer.user == user
     return [(item.item, item.score, item.rank, answer.basis) for item in answer.items]
 
@@ -70,11 +70,11 @@ def test_real_scores_agree_to_single_precision():
 
 def test_the_basis_of_every_kind_of_user():
     snapshot = Snapshot(small_model())
-    assert snapshot.recommend("u0", 1).basis is Basis.RELEASE
-    assert snapshot.recommend("u10", 1).basis is Basis.POPULARITY
-    assert snapshot.recommend("u38", 1).basis is Basis.BOTH
-    assert snapshot.recommend("u39", 1).basis is Basis.HISTORY
-    assert snapshot.recommend("stranger", 1).basis is Basis.POPULARITY
+    assert answer_of(snapshot, "u0", 1).basis is Basis.RELEASE
+    assert answer_of(snapshot, "u10", 1).basis is Basis.POPULARITY
+    assert answer_of(snapshot, "u38", 1).basis is Basis.BOTH
+    assert answer_of(snapshot, "u39", 1).basis is Basis.HISTORY
+    assert answer_of(snapshot, "stranger", 1).basis is Basis.POPULARITY
 
 
 def test_a_model_without_items_answers_with_nothing():
@@ -83,7 +83,7 @@ def test_a_model_without_items_answers_with_nothing():
         "bpr", ("u",), (), np.zeros((1, 2), np.float32), empty, empty[:, 0], sp.csr_array((1, 0)), np.zeros(1, bool)
     )
     snapshot = Snapshot(model)
-    assert snapshot.recommend("u", 5).items == [] == snapshot.recommend("stranger", 5).items
+    assert answer_of(snapshot, "u", 5).items == [] == answer_of(snapshot, "stranger", 5).items
     assert snapshot.answers([]) == []
 
 
@@ -92,8 +92,8 @@ def test_a_history_is_what_the_user_rated_and_an_exported_model_answers_without(
     snapshot, exported = Snapshot(model), Snapshot(model.without_histories())
     assert set(snapshot.history("u39")) == {model.items[at] for at in model.seen[[39]].indices}
     assert snapshot.history("u0") == snapshot.history("stranger") == exported.history("u39") == []
-    assert not set(snapshot.history("u39")) & {item.item for item in snapshot.recommend("u39", MAX_K).items}
-    assert exported.recommend("u39", 3).basis is Basis.HISTORY
+    assert not set(snapshot.history("u39")) & {item.item for item in answer_of(snapshot, "u39", MAX_K).items}
+    assert answer_of(exported, "u39", 3).basis is Basis.HISTORY
     assert answered(exported, "stranger", 5) == recommended(model, "stranger", 5)
 
 

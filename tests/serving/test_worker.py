@@ -15,7 +15,7 @@ from pricdr.serving.server import repeat
 from pricdr.serving.snapshot import ItemsQuery, Snapshot
 from pricdr.serving.worker import Busy, Quota, Worker
 from tests.models.test_recommending import whole_model
-from tests.serving.conftest import run_in_thread, small_model
+from tests.serving.conftest import answer_of, run_in_thread, small_model
 
 ONE = "/users/u0/recommendations"
 BATCH = {"users": ["u0"] * 1000, "k": 2}
@@ -118,7 +118,7 @@ def test_queries_of_all_sizes_are_answered_in_their_order():
         return asked, await asyncio.gather(*(worker.answers(worker.batches, snapshot, queries) for queries in asked))
 
     for queries, answers in zip(*run_in_thread(run()), strict=True):
-        assert answers == [snapshot.recommend(*query) for query in queries]
+        assert answers == [answer_of(snapshot, *query) for query in queries]
 
 
 def test_no_lane_waits_for_more_than_a_round_of_each_other():

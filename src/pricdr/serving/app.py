@@ -5,7 +5,7 @@ How many connections and requests a client may open, how fast it must send, and 
 """
 
 import re
-from collections.abc import AsyncIterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -31,7 +31,7 @@ from pricdr.serving.keys import KeyRing, Scope, presented_key
 from pricdr.serving.log import ServerLog
 from pricdr.serving.search import MAX_ROWS
 from pricdr.serving.snapshot import MAX_K, Answer, ItemsQuery, RecommendedItem, WatchedModel
-from pricdr.serving.worker import Quota, Refusal, Worker
+from pricdr.serving.worker import Quota, Worker
 
 _ANSWERS: Final = TypeAdapter(list[Answer])
 _ID: Final[dict[str, Any]] = {
@@ -48,12 +48,12 @@ _OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no key."""
 _BODY_BYTES: Final = 1 << 20
 _CONTROL: Final = re.compile(CONTROLS)
-_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 _HEADERS: Final = (
-    (b"content-security-policy", _POLICY.encode()),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
+        b"frame-ancestors 'none'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -69,14 +69,15 @@ _RULES: Final = {
     "string_pattern_mismatch": "an id must not contain line breaks or other control characters",
     "json_invalid": "this is not JSON",
 }
-"""Our messages for pydantic's error types; for all others, pydantic's own message is used."""
+"""Messages for pydantic's types of errors; others have pydantic's own."""
 _LOCATIONS: Final = frozenset({"body", "k", "user", "users", "item"})
 """The names that an error may mention: never a word that the client chose."""
 _MESSAGES: Final = {
-    400: "the body is not JSON that can be read",  # from FastAPI: nested too deep, or a number too long
-    404: "there is nothing at this address",
-    405: "this address does not support this method",
+    "There was an error parsing the body": "the body is not JSON that can be read",  # too deep, or a number too long
+    "Not Found": "there is nothing at this address",
+    "Method Not Allowed": "this address does not support this method",
 }
+"""Messages for FastAPI's refusals; others are ours."""
 
 
 def _whole_number(k: object) -> object:
@@ -111,7 +112,7 @@ class BatchRequest(BaseModel):
 
 @dataclass
 class UserAnswer(Answer):
-    """The best unseen items of a user, best first, their basis, and the fingerprint of the model that answered."""
+    """An answer, and the fingerprint of the model that gave it."""
 
     model: str
 
@@ -153,13 +154,11 @@ class Error:
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI responses of an operation: these statuses, and those that every request may get."""
-    kinds = [HTTPStatus(status) for status in sorted({400, 421, 500, *statuses})]
-    documented: dict[int | str, dict[str, Any]] = {
-        kind.value: {"model": Error, "description": kind.description or kind.phrase} for kind in kinds
+    retry = {"headers": {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "required": True}}}
+    return {
+        status: {"model": Error, "description": HTTPStatus(status).phrase, **(retry if status == 503 else {})}
+        for status in sorted({400, 421, 500, *statuses})
     }
-    if 503 in documented:
-        documented[503]["headers"] = {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "required": True}}
-    return documented
 
 
 def create_app(
@@ -180,13 +179,10 @@ def create_app(
     def refused() -> bool:
         return any(model.problem for model in models)
 
-    for name, about, value in (
-        ("pricdr_queries_waiting", "Users and items waiting to be scored.", lambda: worker.waiting),
-        ("pricdr_batch_users", "Users of the batches being answered.", lambda: batch_users.used.total()),
-        ("pricdr_model_refused", "1 while the newest model folder cannot be used.", refused),
-        ("pricdr_model_loaded_at_seconds", "When the model was read.", lambda: served.snapshot.loaded_at),
-    ):
-        Gauge(name, about, registry=metrics.registry).set_function(value)
+    metrics.watch("queries_waiting", "Users and items waiting to be scored.", lambda: worker.waiting)
+    metrics.watch("batch_users", "Users of the batches being answered.", lambda: batch_users.used.total())
+    metrics.watch("model_refused", "1 while the newest model folder cannot be used.", refused)
+    metrics.watch("model_loaded_at_seconds", "When the model was read.", lambda: served.snapshot.loaded_at)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -224,11 +220,9 @@ def create_app(
         response_class=StreamingResponse,
     )
     async def recommend_to_many(batch: Annotated[BatchRequest, Depends(admit)]) -> StreamingResponse:
-        """Return the best unseen items of each user, in the order of the request.
-
-        Each piece is scored only when the one before it was sent, so a client that leaves or does not read costs
-        nothing more, and no answer is in memory as a whole.
-        """
+        """Return the best unseen items of each user, in the order of the request."""
+        # Each piece is scored only when the one before it was sent: a client that leaves or does not read costs nothing
+        # more, and no answer is in memory as a whole.
         snapshot = served.snapshot
         queries = [ItemsQuery(user, batch.k) for user in batch.users]
 
@@ -252,10 +246,10 @@ def create_app(
         """Return the items whose vectors point the same way as this one's."""
         snapshot = served.snapshot
         if not snapshot.compares_items:
-            raise Refusal(404, "this model has no item vectors, so it cannot find similar items")
+            raise HTTPException(404, "this model has no item vectors, so it cannot find similar items")
         (items,) = await worker.answers(worker.similar_items, snapshot, [ItemsQuery(item, k)])
         if items is None:
-            raise Refusal(404, "the model does not know this item")
+            raise HTTPException(404, "the model does not know this item")
         return SimilarAnswer(item, snapshot.fingerprint, items)
 
     @app.get("/health", responses=_refusals())
@@ -281,33 +275,32 @@ def create_app(
 
     app.include_router(page.router(models, worker, evaluation=evaluation, frontier=frontier))
     if keys is not None:
-        _document_keys(app.openapi())  # which FastAPI keeps
+        document = app.openapi()  # which FastAPI keeps; the gate checks the keys
+        document["components"]["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "A key from `pricdr serving-key`."},
+            "password": {"type": "http", "scheme": "basic", "description": "The same key as the password."},
+        }
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                operation["security"] = [] if path in _OPEN else [{"key": []}, {"password": []}]
     app.add_middleware(Gate, hosts=hosts, keys=keys, metrics=metrics, log=log)
     return app
-
-
-def _document_keys(document: dict[str, Any]) -> None:
-    """Add to the OpenAPI document that keys are needed; the gate checks them."""
-    document.setdefault("components", {})["securitySchemes"] = {
-        "key": {"type": "http", "scheme": "bearer", "description": "A key from `pricdr serving-key`."},
-        "password": {"type": "http", "scheme": "basic", "description": "The same key as the password."},
-    }
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            operation["security"] = [] if path in _OPEN else [{"key": []}, {"password": []}]
 
 
 class Metrics:
     """Counts and durations of requests, for Prometheus."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        self.requests = Counter("pricdr_requests", "Requests answered.", ["route", "status"], registry=registry)
-        self.seconds = Histogram(
-            "pricdr_request_seconds", "Time to answer a request.", ["route"], buckets=_BUCKETS, registry=registry
-        )
-        self.answers = Counter("pricdr_answers", "Users answered, by basis.", ["basis"], registry=registry)
+        self.registry = new = CollectorRegistry()
+        ProcessCollector(registry=new)
+        self.requests = Counter("pricdr_requests", "Requests answered.", ["route", "status"], registry=new)
+        about = "Time to answer a request."
+        self.seconds = Histogram("pricdr_request_seconds", about, ["route"], buckets=_BUCKETS, registry=new)
+        self.answers = Counter("pricdr_answers", "Users answered, by basis.", ["basis"], registry=new)
+
+    def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """Show what ``value`` returns whenever the metrics are asked for."""
+        Gauge(f"pricdr_{name}", about, registry=self.registry).set_function(value)
 
 
 @dataclass(frozen=True)
@@ -335,7 +328,7 @@ class Gate:
             message = await receive()
             size += len(message.get("body", b""))
             if size > _BODY_BYTES:
-                raise Refusal(413, f"a body has at most {_BODY_BYTES:,} bytes", connection="close")
+                raise HTTPException(413, f"a body has at most {_BODY_BYTES:,} bytes", {"connection": "close"})
             return message
 
         async def send_on(message: MutableMapping[str, Any]) -> None:
@@ -364,19 +357,14 @@ class Gate:
                 self.log.event("request", method=scope["method"], route=route, status=status, ms=ms, key=key)
 
     def _response(self, error: Exception, path: str) -> Response:
-        if isinstance(error, Refusal):
-            refusal = error
-        elif isinstance(error, RequestValidationError):
-            refusal = Refusal(422, _describe(error.errors()[0]))
-        elif isinstance(error, HTTPException):
-            message = _MESSAGES.get(error.status_code, str(error.detail))
-            refusal = Refusal(error.status_code, message, **(error.headers or {}))
-        else:  # a bug: the client learns only that there was one
+        if isinstance(error, RequestValidationError):
+            error = HTTPException(422, _describe(error.errors()[0]))
+        elif not isinstance(error, HTTPException):  # a bug: the client learns only that there was one
             self.log.fault(error)
-            refusal = Refusal(500, "internal error; see the server's log")
-        status, message = refusal.status_code, refusal.detail
+            error = HTTPException(500, "internal error; see the server's log")
+        status, message = error.status_code, _MESSAGES.get(error.detail, error.detail)
         response = page.error_page(status, message) if _is_page(path) else JSONResponse({"error": message}, status)
-        response.headers.update(refusal.headers or {})
+        response.headers.update(error.headers or {})
         for challenge in _CHALLENGES if status == 401 else ():
             response.headers.append("www-authenticate", challenge)
         return response
@@ -392,12 +380,12 @@ def _describe(error: dict[str, Any]) -> str:
 def _authenticated(keys: KeyRing, headers: dict[bytes, bytes], path: str) -> str:
     """Return the name of the key of a request; refuse one without a valid key, or without the scope."""
     if (known := keys.authenticate(presented_key(headers.get(b"authorization", b"")))) is None:
-        raise Refusal(401, "a valid API key is required")
+        raise HTTPException(401, "a valid API key is required")
     name, scopes = known
     # An unknown path needs the scope that most keys have.
     needed = Scope.METRICS if path == "/metrics" else Scope.PAGE if _is_page(path) else Scope.RECOMMEND
     if needed not in scopes:
-        raise Refusal(403, f"this API key does not have the scope {needed}")
+        raise HTTPException(403, f"this API key does not have the scope {needed}")
     return name
 
 
@@ -418,15 +406,15 @@ def _checked_headers(scope: Connection, hosts: frozenset[str] | None) -> dict[by
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if sum(key == b"host" for key, _ in pairs) > 1:  # a proxy in front might have read the other one
-            raise Refusal(400, "the request has more than one Host header")
+            raise HTTPException(400, "the request has more than one Host header")
         if name not in hosts:
-            raise Refusal(421, "this server does not answer to the name in the Host header; see --allowed-host")
+            raise HTTPException(421, "this server does not answer to the name in the Host header; see --allowed-host")
     raw: bytes = scope.get("raw_path") or b""
     if b"%" in raw:
         try:
             path = unquote_to_bytes(raw).decode("utf-8")
         except UnicodeDecodeError:  # decoding would make one id out of several
-            raise Refusal(400, "the address contains a percent-encoding that is not UTF-8") from None
+            raise HTTPException(400, "the address contains a percent-encoding that is not UTF-8") from None
         if _CONTROL.search(path):
-            raise Refusal(400, "the address contains a line break or another control character")
+            raise HTTPException(400, "the address contains a line break or another control character")
     return headers

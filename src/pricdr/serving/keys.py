@@ -1,8 +1,7 @@
 """API keys: who may send requests, and which. The file holds only hashes, so reading it gives nobody a key.
 
-A key is 32 random bytes, and SHA-256 is enough for it. Slow hashes (scrypt, Argon2) protect passwords, which can be
-guessed. One of 2^256 keys cannot be guessed, however fast the hash, and a slow one would add milliseconds to every
-request.
+Slow hashes (scrypt, Argon2) protect passwords, which can be guessed. A key is 32 random bytes: it cannot be guessed,
+however fast the hash, and a slow one would add milliseconds to every request.
 """
 
 import base64
@@ -11,8 +10,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -62,8 +61,7 @@ class KeyRing:
     """
 
     def __init__(self, path: Path, report: Report = lambda event, **facts: None) -> None:
-        self._path, self._report, self._problem = path, report, ""
-        self._keys = self._read()
+        self._path, self._report, self._problem, self._keys = path, report, "", _private_keys(path)
         if not self._keys:
             raise InputError(f"{path} holds no keys: create one with `pricdr serving-key NAME --keys {path}`")
 
@@ -81,19 +79,15 @@ class KeyRing:
         """Read the file again; report what changed, once."""
         before = self._keys, self._problem
         try:
-            self._keys, self._problem = self._read(), ""
+            self._keys, self._problem = _private_keys(self._path), ""
         except (InputError, OSError) as error:
             self._keys, self._problem = {}, str(error)
-        if (self._keys, self._problem) != before:
-            if self._problem:
-                self._report("keys refused", reason=self._problem)
-            else:
-                self._report("keys taken", keys=len(self._keys))
-
-    def _read(self) -> dict[str, Key]:
-        keys = read_keys(self._path)
-        require_private_file(self._path)
-        return keys
+        if (self._keys, self._problem) == before:
+            return
+        if self._problem:
+            self._report("keys refused", reason=self._problem)
+        else:
+            self._report("keys taken", keys=len(self._keys))
 
 
 def presented_key(authorization: bytes) -> str:
@@ -115,20 +109,21 @@ def add_key(path: Path, name: str, scopes: Iterable[Scope], *, expires: datetime
     """Add a new key to a file, creating the file if necessary, and return the key: it is stored nowhere else."""
     if not re.fullmatch(_NAME, name):
         raise ParameterError(f"the name of a key must have 1 to 64 letters, digits, - or _, got {name!r:.80}")
-    secret = secrets.token_urlsafe(32)
-    now = datetime.now(UTC).replace(microsecond=0)
-    with _editing(path, create=True) as keys:
-        if name in keys:
-            raise ParameterError(f"{path} already has a key named {name}: choose another name, or --remove it first")
-        keys[name] = Key(sha256=_digest(secret), scopes=tuple(sorted(set(scopes))), created=now, expires=expires)
+    keys = read_keys(path) if path.exists() else {}
+    if name in keys:
+        raise ParameterError(f"{path} already has a key named {name}: choose another name, or --remove it first")
+    secret, now = secrets.token_urlsafe(32), datetime.now(UTC).replace(microsecond=0)
+    keys[name] = Key(sha256=_digest(secret), scopes=tuple(sorted(set(scopes))), created=now, expires=expires)
+    _write(path, keys)
     return f"{name}.{secret}"
 
 
 def remove_key(path: Path, name: str) -> None:
     """Remove a key from a file; a running server notices within seconds."""
-    with _editing(path) as keys:
-        if keys.pop(name, None) is None:
-            raise ParameterError(f"{path} has no key named {name!r:.80}")
+    keys = read_keys(path)
+    if keys.pop(name, None) is None:
+        raise ParameterError(f"{path} has no key named {name!r:.80}")
+    _write(path, keys)
 
 
 def read_keys(path: Path) -> dict[str, Key]:
@@ -143,13 +138,14 @@ def read_keys(path: Path) -> dict[str, Key]:
         raise InputError(f"{path} is not a file of keys: {place}: {first['msg']}") from error
 
 
-@contextmanager
-def _editing(path: Path, *, create: bool = False) -> Iterator[dict[str, Key]]:
-    """Yield the keys of a file by name, and replace the file by what they are when the block succeeds."""
-    # The server may run as another user, who must still be able to read the file.
-    keep = path.stat() if path.exists() else None
-    keys = read_keys(path) if keep or not create else {}
-    yield keys
+def _private_keys(path: Path) -> dict[str, Key]:
+    keys = read_keys(path)
+    require_private_file(path)
+    return keys
+
+
+def _write(path: Path, keys: dict[str, Key]) -> None:
+    keep = path.stat() if path.exists() else None  # the server may run as another user, who must still be able to read
     replace_file(path, _FILE.dump_json(keys, indent=2, exclude_none=True) + b"\n", mode=PRIVATE, keep=keep)
 
 

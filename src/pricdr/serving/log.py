@@ -1,4 +1,4 @@
-"""Structured logs: one JSON line for each event, written by a thread, so a slow log reader never delays an answer."""
+"""One JSON line for each event, written by a thread, so a slow log reader never delays an answer."""
 
 import logging
 from collections.abc import Callable
@@ -15,15 +15,14 @@ Report: TypeAlias = Callable[..., None]
 
 
 class ServerLog(logging.Handler):
-    """Writes events to a stream, if any, in order; also what uvicorn and asyncio report, but not their messages."""
+    """Writes events to a stream, if any; also what uvicorn and asyncio report, but not their messages."""
 
     def __init__(
         self, stream: TextIO | None = None, event_line: Callable[..., str] = str, *, requests: bool = True
     ) -> None:
         super().__init__(logging.ERROR)
         self._stream, self._event_line, self.requests = stream, event_line, requests
-        self._queue: Queue[str | None] = Queue(_MAX_QUEUED)
-        self._lost = 0
+        self._queue, self._lost = Queue[str | None](_MAX_QUEUED), 0
         self._thread = Thread(target=self._write, args=[stream], name="log", daemon=True)
         if stream is not None:
             self._thread.start()
@@ -41,7 +40,7 @@ class ServerLog(logging.Handler):
             self._lost += 1
 
     def fault(self, error: Exception) -> None:
-        """Log an error of ours: its type and the file and line, which cannot quote an id as its message can."""
+        """Log an error of ours: its type and line, since its message may quote an id."""
         last = extract_tb(error.__traceback__)[-1]
         self.event("fault", error=type(error).__name__, place=f"{last.filename.rpartition('/')[2]}:{last.lineno}")
 

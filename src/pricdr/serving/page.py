@@ -1,13 +1,13 @@
 """The page for people: look up a user, see what recommendations are based on, compare models, read the model card.
 
-Everything is rendered on the server, from the blocks and the style sheet that all pages of this project share; there
-are no scripts. An id is never part of an address: it is sent in the body of a form, so no browser history, bookmark or
-proxy log keeps it. Handlers run in threads: most take milliseconds, and the first chart takes seconds.
+It is rendered on the server, without scripts. An id is never part of an address: it is sent in the body of a form, so
+no browser history, bookmark or proxy log keeps it. Handlers run in threads: the first chart takes seconds.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
@@ -17,6 +17,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Template
+from starlette.exceptions import HTTPException
 
 from pricdr import __version__
 from pricdr.data.ids import MAX_ID_LENGTH, id_fault
@@ -28,7 +29,7 @@ from pricdr.release.readme import in_short, statement, trade_off_of
 from pricdr.report.card import UNVERIFIED, ModelCard
 from pricdr.report.evaluation import read_evaluation
 from pricdr.serving.snapshot import MAX_K, Answer, ItemsQuery, Snapshot, WatchedModel
-from pricdr.serving.worker import Refusal, Worker
+from pricdr.serving.worker import Worker
 
 DEFAULT_K: Final = 10
 _ERROR_TITLES: Final = {401: "A key is required", 403: "This key has no access", 503: "The server is busy"}
@@ -53,7 +54,6 @@ class UserForm:
     user: str = ""
     k_text: str = str(DEFAULT_K)
     user_error: str = ""
-    """Does not repeat the id."""
     k_error: str = ""
 
 
@@ -66,7 +66,7 @@ def router(
         InputError: the evaluation or the frontier cannot be read, or is of another model.
     """
     measured = None if evaluation is None else read_evaluation(evaluation)
-    frontier_blocks = cache(_read_frontier(frontier))
+    frontier_blocks = _read_frontier(frontier)
     routes = APIRouter(include_in_schema=False)
 
     def snapshots() -> list[Snapshot]:
@@ -92,7 +92,7 @@ def router(
 
     @routes.get("/page/style.css")
     def style() -> Response:
-        """Return the style sheet that all pages share, and the rules that only the served page needs."""
+        """Return the style sheet that all pages of this project share, and the rules that only these need."""
         return Response(f"{page_asset('page.css')}\n{_template('serve.css').render()}", media_type="text/css")
 
     @routes.get("/page")
@@ -101,8 +101,8 @@ def router(
         return ask(UserForm())
 
     def ask(form: UserForm, status: int = 200) -> HTMLResponse:
-        served = [card_of(snapshot)[0] for snapshot in snapshots()]
-        return show("find", "Find a user", "/page", status=status, cards=served, form=form)
+        cards = [card_of(snapshot)[0] for snapshot in snapshots()]
+        return show("find", "Find a user", "/page", status=status, cards=cards, form=form)
 
     @routes.post("/page/user")
     async def show_user(form: Annotated[UserForm, Depends(_read_form)]) -> HTMLResponse:
@@ -113,9 +113,8 @@ def router(
             lists += [_UserList(snapshot, answer) for answer in await worker.answers(worker.users, snapshot, query)]
         ranks = [user_list.ranks for user_list in lists]
         both = [ranks[0][item] == ranks[1][item] for item in ranks[0].keys() & ranks[1].keys()] if ranks[1:] else []
-        title, counts = "Recommendations for one user", {"common": len(both), "unmoved": sum(both)}
-        shown = partial(show, lists=lists, form=form, counts=counts)
-        return await run_in_threadpool(shown, "user", title, "/page")
+        page = partial(show, lists=lists, form=form, counts={"common": len(both), "unmoved": sum(both)})
+        return await run_in_threadpool(page, "user", "Recommendations for one user", "/page")
 
     @routes.get("/page/model")
     def show_card() -> HTMLResponse:
@@ -130,7 +129,7 @@ def router(
 
     @routes.get("/page/frontier")
     def show_frontier() -> HTMLResponse:
-        lead, sections = frontier_blocks()
+        lead, sections = frontier_blocks
         return show("blocks", "What users gain, at which ε", "/page/frontier", lead=lead, sections=sections)
 
     return routes
@@ -145,29 +144,22 @@ def error_page(status: int, message: str) -> HTMLResponse:
 async def _read_form(request: Request) -> UserForm:
     """Return the form in the body of a request; refuse a body that is not a form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise Refusal(415, f"the form must be sent as {_FORM}")
+        raise HTTPException(415, f"the form must be sent as {_FORM}")
     body = await request.body()
     if len(body) > _FORM_BYTES:
-        raise Refusal(413, f"the form has at most {_FORM_BYTES:,} bytes")
+        raise HTTPException(413, f"the form has at most {_FORM_BYTES:,} bytes")
     try:
         fields = parse_qs(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FORM_FIELDS, separator="&"
         )
     except ValueError as error:  # not ASCII, not UTF-8 once decoded, or too many fields
-        raise Refusal(400, "the form cannot be read") from error
+        raise HTTPException(400, "the form cannot be read") from error
     if any(len(values) > 1 for values in fields.values()):
-        raise Refusal(400, "the form contains a field twice")
+        raise HTTPException(400, "the form contains a field twice")
     user, k_text = fields.get("id", [""])[0], fields.get("k", [str(DEFAULT_K)])[0].strip()
-    user_error = k_error = ""
-    if not user:
-        user_error = "Enter the id of a user."
-    elif len(user) > MAX_ID_LENGTH:
-        user_error = f"An id has at most {MAX_ID_LENGTH:,} characters."
-    elif id_fault(user):
-        user_error = "An id must not contain line breaks or other control characters."
-    if not (k_text.isascii() and k_text.isdigit() and len(k_text) < 9 and 1 <= int(k_text) <= MAX_K):
-        k_error = f"The number of items must be a whole number from 1 to {MAX_K:,}."
-    return UserForm(user, k_text, user_error, k_error)
+    fault, k_is_valid = id_fault(user), re.fullmatch("[0-9]{1,9}", k_text) and 1 <= int(k_text) <= MAX_K
+    k_error = "" if k_is_valid else f"The number of items must be a whole number from 1 to {MAX_K:,}."
+    return UserForm(user, k_text, f"The id {fault}." if fault else "", k_error)
 
 
 class _UserList:
@@ -186,38 +178,35 @@ def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:
     origin, c = card.origin, card.certificate
     if c is None:
         return [], [section for section in card.page.sections if section.anchor == "privacy"]
-    signature = "No signature was checked: anyone could have made this release."
-    if card.signer is not None:
-        signature = f"Its signature was checked when the model was trained. Fingerprint of the key: {card.signer}."
     checked = [  # a copy of a certificate is not the release itself
         "This is the copy in the model folder. Its figures were derived again for this page: the promise follows from "
         "the noise that the certificate states.",
-        signature,
+        "No signature was checked: anyone could have made this release."
+        if card.signer is None
+        else f"Its signature was checked when the model was trained. Fingerprint of the key: {card.signer}.",
         f"The release itself has the SHA-256 {origin.release}. pricdr verify RELEASE checks all of it.",
     ]
-    in_full = statement(c)
+    in_full = {**{part.title: part.lines for part in statement(c)}, "How this was checked": checked}
     charts = [] if trade_off_of(c) is None else [attack_section(c)]
-    texts = [Section(part.title, [Bullets(part.lines)]) for part in in_full]
     unverified = [Note(UNVERIFIED)] if origin.release_verified is False else []
-    sections = [*charts, *texts, Section("How this was checked", [Bullets(checked)])]
-    return [*unverified, in_full[0].lines[-1], Facts(in_short(c))], sections
+    lead: Content = [*unverified, next(iter(in_full.values()))[-1], Facts(in_short(c))]
+    return lead, [*charts, *(Section(title, [Bullets(lines)]) for title, lines in in_full.items())]
 
 
-def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Section]]]:
-    """Return what draws the results in a file; others in its folder are used for what a release has to beat.
+def _read_frontier(path: Path | None) -> tuple[Content, Sequence[Section]]:
+    """Return the results in a file; others in its folder are used for what a release has to beat.
 
     ``pricdr.report`` has more dependencies than a server needs, so it is imported only here.
     """
     if path is None:
-        return lambda: (_NO_FRONTIER, [])
+        return _NO_FRONTIER, []
     REPORT.require()
     TRAIN.require()
     from pricdr.report.folder import LINES, SUFFIX, read_folder
     from pricdr.report.page import FRONTIER, every_arm, lead
 
     folder = read_folder(path.parent)
-    named = (one for one in folder.experiments if path.name == f"{one.spec.name}{LINES}")
-    experiments = tuple(one for one in named if one.spec.family == FRONTIER)
+    experiments = tuple(one for one in folder.family(FRONTIER) if path.name == f"{one.spec.name}{LINES}")
     if not experiments:
         rule = f"these are NAME{LINES} beside NAME{SUFFIX}, from pricdr reproduce specs/frontier.toml"
         raise InputError(f"{path} contains no frontier results: {rule}")
@@ -225,10 +214,8 @@ def _read_frontier(path: Path | None) -> Callable[[], tuple[Content, Sequence[Se
         f"Measured on {experiments[0].title}, not on the data of the model served here. Use it as a guide to which ε "
         "to ask for, before a budget is spent."
     )
-    return lambda: (
-        [about, *lead(replace(folder, experiments=experiments))],
-        [Section("The frontier in full", [every_arm(experiments[0], "arms-1")], id="frontier")],
-    )
+    in_full = Section("The frontier in full", [every_arm(experiments[0], "arms-1")], id="frontier")
+    return [about, *lead(replace(folder, experiments=experiments))], [in_full]
 
 
 def _page(template: str, title: str, *, active: str = "", status: int = 200, **values: object) -> HTMLResponse:

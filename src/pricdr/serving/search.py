@@ -1,8 +1,7 @@
 """The best items for a few users, or the items most like given ones, by one matrix product over all items.
 
-Results are those of ``pricdr recommend``. That command computes in blocks of other sizes, so a score may differ in its
-last digit. For more than a million items an index proposes candidates, which are then scored exactly. It may miss an
-item that belongs in the list; ``benchmarks/serving.py`` measures how often. ``--exact`` turns it off.
+``pricdr recommend`` computes in blocks of other sizes, so a score may differ in its last digit. For more than a million
+items an index proposes candidates, which are then scored exactly; ``benchmarks/serving.py`` measures what it misses.
 """
 
 from collections.abc import Callable
@@ -30,11 +29,11 @@ _SAMPLES_PER_CELL: Final = 48
 
 
 class ExactSearch:
-    """Scores every item: exact, and fast enough up to a million items."""
+    """Scores every item."""
 
     def __init__(self, model: FittedModel) -> None:
         self._model = model
-        # One buffer, for one thread: two products at once would only compete for the same memory bus.
+        # For one thread: two products at once would only compete for the same memory bus.
         self._buffer = np.empty((_rows_at_once(model), len(model.items)), dtype=np.float32)
         sparse = sp.issparse(model.user_vectors) and sp.issparse(model.item_vectors)
         # A product of two sparse matrices needs the second one transposed: do that once, not for every product.
@@ -101,10 +100,7 @@ Search: TypeAlias = ExactSearch | ApproximateSearch
 
 
 def build_search(model: FittedModel, *, exact: bool) -> tuple[FittedModel, Search]:
-    """Return a search for the model, and the model in the layout that the search reads.
-
-    The search is exact for up to a million items, and for models that faiss cannot index.
-    """
+    """Return a search for the model, exact where faiss is not needed or cannot index, and the model as it reads it."""
     dense = isinstance(model.user_vectors, np.ndarray) and isinstance(model.item_vectors, np.ndarray)
     if not exact and len(model.items) > EXACT_UP_TO and dense and model.interaction is None:
         return model, ApproximateSearch(model)

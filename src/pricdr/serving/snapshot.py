@@ -1,9 +1,10 @@
-"""The models being served: a snapshot is one loaded model, and is replaced by another when its folder changes."""
+"""The models being served: a snapshot is one loaded model, and is replaced when its folder changes."""
 
 import hashlib
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -16,10 +17,8 @@ from pricdr.models.fitted import FittedModel
 from pricdr.models.recommend import BASES, Basis
 from pricdr.serving.log import Report
 from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, rank_rows, seen_items
-from pricdr.untrusted import Folder
 
-_CERTIFICATE: Final = "release.certificate.json"
-_FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", _CERTIFICATE)
+_FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", "release.certificate.json")
 """The files of a model folder; the last exists only if the model was trained with a release."""
 MAX_K: Final = 1000
 """The most items in one answer."""
@@ -82,9 +81,9 @@ class Snapshot:
         Raises:
             InputError: it is not a model, or it cannot answer queries.
         """
-        fingerprint = _fingerprint(folder)
-        model = FittedModel.load(folder, public_key=public_key)
-        if _fingerprint(folder) != fingerprint:
+        signature = _signature(folder)
+        model, fingerprint = FittedModel.load(folder, public_key=public_key), _fingerprint(folder)
+        if _signature(folder) != signature:
             raise InputError(f"{folder} changed while it was being read")
         snapshot = cls(model, fingerprint=fingerprint, folder=folder, exact=exact)
         # A first query, so everything that is computed on first use is ready and known to work.
@@ -106,12 +105,8 @@ class Snapshot:
         """Return whether the model knows a user, from ratings or from a release."""
         return user in self._users
 
-    def recommend(self, user: str, k: int) -> Answer:
-        """Return the ``k`` best unseen items of a user, or the most popular items if the user is unknown."""
-        return self.answers([ItemsQuery(user, k)])[0]
-
     def answers(self, queries: Sequence[ItemsQuery]) -> list[Answer]:
-        """Return the answers to several queries, in order, by one matrix product for all of them."""
+        """Return the best unseen items of each user, or the most popular items if the user is unknown."""
         positions = [self._users.get(query.id) for query in queries]
         lists = self._lists(self._search, positions, queries)
         return [
@@ -148,10 +143,7 @@ class Snapshot:
 
 
 class WatchedModel:
-    """A model folder that may be replaced, or a link that may be moved to another one, and the latest snapshot of it.
-
-    ``load`` loads a folder as a snapshot, and ``report`` is called with what happens to the model.
-    """
+    """The latest snapshot of a model folder that may be replaced, or of a link that may be moved to another one."""
 
     def __init__(
         self,
@@ -191,24 +183,20 @@ class WatchedModel:
 
 def _signature(folder: Path) -> list[tuple[int, ...] | None]:
     """Return what changes when a file of a folder is written or replaced, or a link to the folder is moved."""
-
-    def identity(path: Path) -> tuple[int, ...] | None:
+    found: list[tuple[int, ...] | None] = []
+    for name in _FILES:
         try:
-            status = path.stat()
+            status = (folder / name).stat()
+            found.append((status.st_dev, status.st_ino, status.st_ctime_ns))
         except OSError:  # not there, or not readable: loading says which
-            return None
-        return status.st_dev, status.st_ino, status.st_ctime_ns
-
-    return [identity(folder / name) for name in _FILES]
+            found.append(None)
+    return found
 
 
 def _fingerprint(folder: Path) -> str:
     """Return a short hash of all files in a model folder: two exports may differ only in their numbers."""
     digest = hashlib.sha256()
-    with Folder.opened(folder, "a model") as opened:
-        for name in _FILES:
-            if name == _CERTIFICATE and not opened.holds(name):
-                continue
-            with opened.file(name, limit=2**63 - 1) as descriptor, open(descriptor, "rb", closefd=False) as file:
-                digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    for name in _FILES:
+        with suppress(FileNotFoundError), (folder / name).open("rb") as file:
+            digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()[:12]  # enough to tell models apart by eye

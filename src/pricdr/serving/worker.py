@@ -1,8 +1,7 @@
 """Scoring: queries that arrive at about the same time are answered together, by one matrix product, in a thread.
 
-There are lanes: single users, batches, similar items. They take turns, so a crowd in one of them does not keep the
-others waiting for more than a round. A lane takes no more queries than can be answered soon; a quota bounds what one
-caller, and all together, may have in it.
+Single users, batches and similar items have lanes of their own, which take turns: a crowd in one does not keep the
+others waiting for more than a round.
 """
 
 import asyncio
@@ -27,18 +26,11 @@ _WEIGHT: Final = 0.1
 """Weight of the newest measurement in the running mean of the seconds per answer."""
 
 
-class Refusal(HTTPException):
-    """A request that is answered with an error status, and a sentence that repeats nothing from the request."""
-
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(status, message, headers)
-
-
-class Busy(Refusal):
+class Busy(HTTPException):
     """Too much is waiting already."""
 
     def __init__(self) -> None:
-        super().__init__(503, "the server is busy: try again in a second", **{"retry-after": "1"})
+        super().__init__(503, "the server is busy: try again in a second", {"retry-after": "1"})
 
 
 class Quota:
@@ -50,7 +42,7 @@ class Quota:
 
     @contextmanager
     def take(self, caller: str, amount: int) -> Iterator[None]:
-        """Use some of it until the block ends; raise :class:`Busy` if there is not enough left."""
+        """Use some of it until the block ends; :class:`Busy` if there is not enough left."""
         if self.used[caller] + amount > self._each or self.used.total() + amount > self._total:
             raise Busy
         self.used[caller] += amount
@@ -101,7 +93,7 @@ class Worker:
         return sum(lane.waiting for lane in self._lanes)
 
     async def answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[ItemsQuery]) -> list[Any]:
-        """Return what ``lane`` answers to at most ``MAX_ROWS`` queries, in order."""
+        """Return what ``lane`` answers to at most ``MAX_ROWS`` queries."""
         # Batches wait, since a quota has admitted them.
         if lane is not self.batches and lane.waiting >= max(_MIN_WAITING, int(_MAX_WAIT / lane.seconds_per_answer)):
             raise Busy

@@ -12,7 +12,6 @@ from pricdr import Bounds, Guarantee, Ratings, Release, Unit, publish, verify
 from pricdr.data import tables
 from pricdr.errors import InputError, MissingExtraError, OutputError, ParameterError, VerificationError
 from pricdr.release.certificate import rounded_up, schema_text
-from pricdr.release.certify import check
 from pricdr.release.folder import MATRIX, _header, export_parquet
 from pricdr.release.readme import readme, statement
 from pricdr.signing import create_keys
@@ -33,26 +32,7 @@ def folder(release, tmp_path):
     return release.save(tmp_path / "a.release")
 
 
-NOISE = {
-    **{"law": "discrete Gaussian on the grid, independent in every coordinate", "source": "secret", "refinement": 1},
-    **{"grid_steps_per_sigma": 7.0, "lattice_factor": 1.0, "sampler_distance": 0.0},
-}
-BOUNDS = {"counts": "rows", "rating_bound": 1.0, "rating_step": 1.0, "clip": None}
 FILES = ("README.md", "certificate.json", "release.safetensors", "users.txt")
-
-
-def _account(mu_total, epsilon_total):
-    line = {"numbers": 5, "recorded": "2026-01-01", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
-    totals = {"releases": 1, "mu_total": mu_total, "epsilon_total": epsilon_total}
-    return {**totals, "budget_epsilon": 1.0, "budget_delta": 1e-6, **line}
-
-
-def test_a_release_survives_the_round_trip(release, folder):
-    loaded = Release.load(folder)
-    assert loaded.users == IDS
-    assert not loaded.matrix.flags.writeable
-    assert np.array_equal(loaded.matrix, release.matrix)
-    assert loaded.certificate.model_copy(update={"files": {}}) == release.certificate
 
 
 def test_the_folder_holds_what_the_design_says(folder):
@@ -60,6 +40,9 @@ def test_the_folder_holds_what_the_design_says(folder):
     (matrix,) = load_file(folder / "release.safetensors").values()
     assert (matrix.shape, matrix.dtype) == ((6, 5), np.float32)
     assert (folder / "users.txt").read_text(encoding="utf-8").split("\n") == [*IDS, ""]
+    loaded = Release.load(folder)
+    assert loaded.users == IDS
+    assert not loaded.matrix.flags.writeable
 
 
 def test_the_certificate_obeys_the_committed_schema(folder, pytestconfig):
@@ -90,71 +73,6 @@ def test_any_changed_byte_a_missing_or_another_length_is_noticed(folder, name):
     path.unlink()
     with pytest.raises(VerificationError, match=f"{name} is missing"):
         verify(folder)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"epsilon": 3.9}, "promises more than sigma gives"),
-        ({"delta": 1e-7}, "promises more than sigma gives"),
-        ({"sigma": 5.0}, "sigma is stated"),
-        ({"sensitivity": 0.5}, "sensitivity is stated"),
-        ({"mu": 0.1}, "mu is stated"),
-        ({"grid": 1.0}, "grid is stated"),
-        ({"users": 7}, "steps.0.rows is stated as 6, but 7"),
-        ({"dim": 6}, "steps.0.numbers is stated"),
-        ({"private": False}, "private is stated as False"),
-        ({"schema_version": 5}, "schema_version 5, this software knows 6"),
-        ({"schema_version": "1"}, "schema_version '1'"),
-        ({"epsilon_at_delta": []}, "epsilon_at_delta"),
-        ({"whole_user": []}, "whole_user"),
-        ({"nominal_epsilon": 1.0}, "digest does not fit"),
-        ({"warnings": ["all is well"]}, "warnings.0 is stated"),
-        ({"not_protected": []}, "not_protected.0 is stated"),
-        ({"neighbours": "nobody"}, "neighbours is stated"),
-        ({"strategy": {"name": "magic", "parameters": {}}}, "not one this software knows"),
-        ({"strategy": {"name": "sjlt", "parameters": {"density": 0.5}}}, "input.item_universe is stated as not needed"),
-        ({"strategy": {"name": "sjlt", "parameters": {}}}, "strategy sjlt has no such parameters"),
-        ({"strategy": {"name": "jlt", "parameters": {"density": 0.5}}}, "has no such parameters"),
-        ({"steps": []}, "steps: List should have at least 1 item"),
-        ({"items": 3}, "input.item_universe is stated as not needed, but declared follows"),
-        ({"bounds": {**BOUNDS, "clip": 1.0}}, "belongs to the user unit"),
-        ({"bounds": {**BOUNDS, "rating_step": 0.5}}, "contradicts itself"),
-        ({"ledger": _account(50.0, 0.1)}, "less than its releases cost"),
-        ({"ledger": _account(0.1, 0.9)}, "less than its releases cost"),
-        ({"ledger": _account(0.9, 9.0)}, "more than its budget"),
-        ({"noise": NOISE}, "noise.grid_steps_per_sigma is stated"),
-        ({"epsilon": None}, "must be stated"),
-        ({"sigma": 0.0}, "sigma is stated"),
-        ({"unit": "user"}, "unit user needs a clip"),
-        ({"unit": "planet"}, "unit: Input should be"),
-        ({"files": {"../../etc/passwd": "0" * 64}}, "exactly release.safetensors, users.txt and README.md"),
-        ({"files": {}}, "exactly release.safetensors, users.txt and README.md"),
-        ({"surprise": 1}, "surprise"),
-        ({"users": "6"}, "users"),
-    ],
-    ids=str,
-)
-def test_a_careful_forgery_is_noticed(folder, changes, message):
-    reseal(folder, **changes)
-    with pytest.raises(VerificationError, match=message) as caught:
-        verify(folder)
-    assert "\n" not in str(caught.value)
-
-
-def test_an_honest_edit_of_nothing_still_verifies(folder):
-    reseal(folder)
-    assert verify(folder)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"schema_version": 1}', b"1" * (1 << 21)]
-)
-def test_a_certificate_that_is_none_is_refused_in_one_line(folder, content):
-    (folder / "certificate.json").write_bytes(content)
-    with pytest.raises(VerificationError) as caught:
-        verify(folder)
-    assert len(str(caught.value)) < 300
 
 
 def test_loading_refuses_what_verify_refuses_unless_told_otherwise(folder):
@@ -199,23 +117,6 @@ def test_signatures(release, tmp_path):
         verify(edited)
 
 
-def test_the_readme_says_what_the_certificate_says(release):
-    text = readme(release.certificate)
-    for section in statement(release.certificate):
-        assert section.title in text
-    for must in ("epsilon = 4", "delta = 1e-06", "one rating", "PRIVATE", "not protected", "No ledger"):
-        assert must in text
-
-
-def test_a_release_that_is_not_private_says_so_first():
-    ratings = Ratings.from_triples(["a"], ["x"])
-    for insecure in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
-        certificate = publish(ratings, Guarantee(epsilon=4, delta=1e-6), **insecure).certificate
-        check(certificate)
-        assert "NOT PRIVATE" in " ".join(statement(certificate)[0].lines)
-        assert "Nothing" in statement(certificate)[1].lines[0]
-
-
 def test_a_folder_of_the_old_format_gets_one_clear_line(folder):
     (folder / "release.safetensors").rename(folder / "release.parquet")
     for load in (verify, lambda old: Release.load(old, allow_unverified=True)):
@@ -237,6 +138,8 @@ def test_what_people_read_never_understates():
     stated = [float(word) for word in text.split("epsilon at other deltas: ")[1].split(".\n")[0].split() if "." in word]
     exact = [point.epsilon for point in certificate.epsilon_at_delta]
     assert all(shown >= value for shown, value in zip(stated, exact, strict=True))
+    titles = [section.title for section in statement(certificate)]
+    assert all(must in text for must in ("one rating", "PRIVATE", "not protected", "No ledger", *titles))
 
 
 def test_a_representation_is_one_printable_line(release):
@@ -258,10 +161,8 @@ def test_the_header_is_the_one_that_safetensors_writes(users, dim):
 
 
 RELEASES = {
-    "jlt": lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=5), users=USERS),
     "sjlt": lambda: publish(RATINGS, PROMISE, strategy=SJLT(dim=7), users=USERS, items=["x", "y"]),
-    "spectral": lambda: publish(RATINGS, PROMISE, users=USERS, issuer="Films & Co."),
-    "guided": lambda: publish(RATINGS, PROMISE, strategy=Guided(guide=RELEASES["jlt"]()), users=USERS),
+    "guided": lambda: publish(RATINGS, PROMISE, strategy=Guided(guide=RELEASES["sjlt"]()), users=USERS, issuer="F&C"),
     "user": lambda: publish(RATINGS, Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER), bounds=Bounds(clip=2)),
     "noiseless": lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=3), users=USERS, insecure_no_noise=True),
 }
@@ -269,13 +170,15 @@ RELEASES = {
 
 @pytest.mark.parametrize("name", RELEASES)
 @pytest.mark.parametrize("signed", [False, True])
-def test_saving_what_was_loaded_gives_the_same_bytes(tmp_path, name, signed):
+def test_a_release_survives_the_round_trip_and_is_saved_in_the_same_bytes(tmp_path, name, signed):
     key = create_keys(tmp_path / "key")[0] if signed else None
     release = RELEASES[name]()
     first = release.save(tmp_path / "first", signing_key=key)
     loaded = verify(first)
-    assert loaded.matrix.tobytes() == release.matrix.tobytes()
+    assert (loaded.matrix.tobytes(), loaded.users) == (release.matrix.tobytes(), release.users)
     assert loaded.sha256() == release.sha256()
+    assert loaded.certificate.model_copy(update={"files": {}, "signed_by": None}) == release.certificate
+    assert "NOT PRIVATE" in readme(loaded.certificate) or loaded.certificate.private
     second = loaded.save(tmp_path / "second", signing_key=key)
     assert {file.name: file.read_bytes() for file in first.iterdir()} == {
         file.name: file.read_bytes() for file in second.iterdir()

@@ -109,7 +109,9 @@ def test_what_promises_nothing_is_not_said_to_promise_little():
         certificate = _released(20, **seeded).certificate
         assert weakness(certificate) == ()
         assert not any(text.startswith("epsilon") for text in certificate.warnings)
-        assert "NOT PRIVATE" in _text(statement(certificate))
+        first, second, *_ = statement(certificate)
+        assert "NOT PRIVATE" in _text([first])
+        assert "Nothing" in second.lines[0]
 
 
 def test_the_papers_calibration_is_judged_by_what_it_delivers():

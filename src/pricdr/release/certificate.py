@@ -1,9 +1,8 @@
 """``Certificate``: what a release promises, as a file. It states only what was declared, drawn or entered in a ledger.
 
-Nothing in it is read off the ratings: no counts, ranges, means or hashes of the input. The JSON Schema is committed
-as ``docs/certificate.schema.json``; the meaning of a field never changes within a schema version. Every number and
-every text is bounded, so that checking a hostile certificate never computes with absurd figures. Which fields follow
-from which is the business of ``issue``.
+Nothing in it is read off the ratings: no counts, ranges, means or hashes of the input. The meaning of a field never
+changes within a schema version (``docs/certificate.schema.json``). Every number and every text is bounded, so that
+checking a hostile certificate never computes with absurd figures. Which fields follow from which: ``certify``.
 """
 
 import hashlib
@@ -21,12 +20,12 @@ from pricdr.errors import MAX_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
 SCHEMA_VERSION: Final = 6
-"""The only one: 1 to 5 were those of folders with a ``release.parquet``, and are not read."""
+"""The only one that is read: 1 to 5 had a ``release.parquet``."""
 MAX_BYTES: Final = 1 << 20
 TOLERANCE: Final = 1e-9
 """Relative: another machine may compute the last bits of a figure differently."""
 _LARGEST: Final = 1e50
-"""The largest figure that may follow from what was declared: its square is still finite."""
+"""Of figures that follow from what was declared: its square is still finite."""
 
 
 def _printable(text: str) -> str:
@@ -36,7 +35,7 @@ def _printable(text: str) -> str:
 
 
 def require_words(name: str, limit: int, text: str) -> str:
-    """Refuse words by which a source speaks for itself that are not one clean line: they are shown with a release."""
+    """Refuse words of a source, shown with its release, that are not one clean line."""
     if not (0 < len(text) <= limit and text.isprintable() and text == text.strip()):
         rule = f"1 to {limit} printable characters without a space at either end"
         raise ParameterError(f"{name} must be {rule}, got {text!r:.60}")
@@ -61,31 +60,23 @@ Epsilon: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
 Delta: TypeAlias = Annotated[float, Field(ge=1e-300, lt=1)]
 Mu: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
 DeclaredScale: TypeAlias = Annotated[float, Field(ge=1 / MAX_SCALE, le=MAX_SCALE)]
-Parameter: TypeAlias = Annotated[float, Field(ge=0, le=MAX_SCALE)]
 Threshold: TypeAlias = Annotated[float, Field(ge=-MAX_SCALE, le=MAX_SCALE)]
 Scale: TypeAlias = Annotated[float, Field(ge=1 / _LARGEST, le=_LARGEST)]
 Sigma: TypeAlias = Annotated[float, Field(ge=0, le=_LARGEST), AfterValidator(_zero_or_scale)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1 << 62)]
-Users: TypeAlias = Annotated[int, Field(ge=1, le=1 << 27)]
 Items: TypeAlias = Annotated[int, Field(ge=1, le=1 << 24)]
-Dim: TypeAlias = Annotated[int, Field(ge=1, le=1 << 20)]
 Refinement: TypeAlias = Annotated[int, Field(ge=1, le=256)]
 Text: TypeAlias = Annotated[str, Field(max_length=400), AfterValidator(_printable)]
-"""One line that a terminal can show."""
 Name: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_printable)]
 Issuer: TypeAlias = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(require_issuer)]
 Day: TypeAlias = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_calendar_day)]
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Nonce: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 PublicKey: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{43}=$")]
-Software: TypeAlias = Annotated[
-    str, Field(pattern=r"^pricdr [0-9]{1,4}(\.[0-9]{1,4}){2}((a|b|rc|\.dev|\.post)[0-9]{1,4})?$")
-]
 UnitName: TypeAlias = Literal["rating", "user"]
 StrategyName: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
 """Any name that a strategy can have, since packages of others bring their own. README.md repeats it: no markup."""
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
-UserList: TypeAlias = Literal["declared", "read off the ratings"]
 ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed", "hashed into buckets"]
 
 
@@ -97,7 +88,7 @@ class StrategyStatement(_Part):
     """The strategy and its public parameters: with the dimension, all that its steps depend on."""
 
     name: StrategyName
-    parameters: dict[Name, Parameter] = Field(max_length=16)
+    parameters: dict[Name, Annotated[float, Field(ge=0, le=MAX_SCALE)]] = Field(max_length=16)
 
 
 class BoundsStatement(_Part):
@@ -137,10 +128,7 @@ class NoiseStatement(_Part):
 
 
 class AlignmentStatement(_Part):
-    """How ``pricdr align`` found the user list. It has no sizes: those are between the two parties.
-
-    All of it is the source's own account: nothing in a release can show how its list came about.
-    """
+    """How ``pricdr align`` found the user list, by the source's own account; sizes are between the two parties."""
 
     session: Nonce = Field(description="random; the records that both parties have of the exchange begin with it")
     normalisation: Literal["exact", "email", "phone"] = Field(description="what was done to ids before the comparison")
@@ -151,17 +139,14 @@ class InputStatement(_Part):
     """Where the user list and the item universe came from, and what was done to the ratings before."""
 
     threshold: Threshold | None = Field(description="only pairs rated at least this count, where one was declared")
-    user_list: UserList
+    user_list: Literal["declared", "read off the ratings"]
     item_universe: ItemUniverse
     filtered_by: Text | None = Field(description="in the words of whoever filtered them")
     alignment: AlignmentStatement | None = Field(description="where a private set intersection found the user list")
 
 
 class LedgerStatement(_Part):
-    """The ledger's account including this release. The budget holds however each release was chosen.
-
-    The last four fields are null in a dry run only: nothing is recorded then, and no release can state it.
-    """
+    """The ledger's account including this release; the last four fields are null in a dry run, which records none."""
 
     releases: Count = Field(description="recorded so far, this one included: also this release's number in the ledger")
     mu_total: Mu
@@ -200,7 +185,7 @@ class StepStatement(_Part):
 
 
 class GuideStatement(_Part):
-    """The release of the other party along which directions were learnt. It does not enter the promise."""
+    """The release of the other party along which directions were learnt; it does not enter the promise."""
 
     sha256: Sha256 = Field(description="of its release.safetensors")
     strategy: StrategyName
@@ -227,9 +212,9 @@ class Certificate(_Part):
     mu: Mu | None = Field(description="of the whole release, every step counted")
     grid: Scale
     strategy: StrategyStatement
-    users: Users
+    users: int = Field(ge=1, le=1 << 27)
     items: Items | None = Field(description="size of the declared item universe")
-    dim: Dim
+    dim: int = Field(ge=1, le=1 << 20)
     steps: list[StepStatement] = Field(min_length=1, max_length=64)
     guide: GuideStatement | None
     neighbours: Text
@@ -242,7 +227,7 @@ class Certificate(_Part):
     ledger: LedgerStatement | None
     not_protected: list[Text] = Field(max_length=32)
     warnings: list[Text] = Field(max_length=32)
-    software: Software
+    software: str = Field(pattern=r"^pricdr [0-9]{1,4}(\.[0-9]{1,4}){2}((a|b|rc|\.dev|\.post)[0-9]{1,4})?$")
     issuer: Issuer | None = Field(description="who published it, in its own words: a claim")
     issued: Day | None = Field(description="the day in UTC by the source's clock: a claim")
     signed_by: PublicKey | None = Field(default=None, description="Ed25519 public key, base64")
@@ -260,7 +245,7 @@ class Certificate(_Part):
 
     @property
     def asked(self) -> float | None:
-        """The ε that was asked for: the nominal one, under the paper's calibration."""
+        """The ε that was asked for."""
         return self.epsilon if self.nominal_epsilon is None else self.nominal_epsilon
 
     @property
@@ -272,7 +257,7 @@ class Certificate(_Part):
         return f"{'' if self.private else 'NOT PRIVATE: '}ε = {epsilon}, δ = {delta}, for one {self.unit}"
 
     def to_bytes(self) -> bytes:
-        """Return the one byte sequence this certificate is written as; it ends with a digest of all before it."""
+        """Return the one spelling of this certificate, which ends with a digest of all before it."""
         content = self.model_dump(mode="json")
         if self.nominal_epsilon is None:
             del content["nominal_epsilon"]
@@ -280,7 +265,7 @@ class Certificate(_Part):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Certificate":
-        """Return the certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
+        """Return the certificate that has this spelling."""
         if len(raw) > MAX_BYTES:
             raise VerificationError(f"certificate.json has over {MAX_BYTES} bytes")
         try:
@@ -291,9 +276,8 @@ class Certificate(_Part):
             raise VerificationError("certificate.json does not hold a JSON object")
         version = content.get("schema_version")
         if type(version) is not int or version != SCHEMA_VERSION:
-            raise VerificationError(
-                f"certificate.json has schema_version {version!r:.40}, this software knows {SCHEMA_VERSION}"
-            )
+            known = f"this software knows {SCHEMA_VERSION}"
+            raise VerificationError(f"certificate.json has schema_version {version!r:.40}, {known}")
         content.pop("digest", None)
         try:
             certificate = cls.model_validate(content)
@@ -309,7 +293,7 @@ class Certificate(_Part):
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever JSON can hold
-    """Yield every value in JSON that is neither a list nor an object, with its path, as in ``steps.0.sigma``."""
+    """Yield every value in JSON that is no list or object, with its path, as in ``steps.0.sigma``."""
     if isinstance(value, dict | list):
         for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(inner, f"{path}.{name}" if path else str(name))
@@ -318,21 +302,19 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: AN
 
 
 def alike(left: Any, right: Any) -> bool:  # noqa: ANN401 - whatever JSON can hold
-    """Return whether two values are equal, figures up to the last bits: another machine may compute those otherwise."""
+    """Return whether two values are equal, figures up to their last bits."""
     if isinstance(left, float) and isinstance(right, float):
         return math.isclose(left, right, rel_tol=TOLERANCE)
     return bool(left == right)
 
 
 def today() -> str:
-    """Return the day in UTC, by this machine's clock, as certificates and notices state it."""
+    """Return the day in UTC, by this machine's clock."""
     return datetime.now(UTC).date().isoformat()
 
 
 def rounded_up(value: float, digits: int = 6) -> float:
-    """Return a figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
-
-    The 10^-9 keep a computed 4.000000000001 a 4, here and on a machine whose last bits differ.
+    """Return a figure for people, rounded up: it never understates by more than 10^-9, so that 4.000000000001 is a 4.
 
     >>> rounded_up(10.52162), rounded_up(1.0000049), rounded_up(4.0 + 1e-12)
     (10.5217, 1.00001, 4.0)
@@ -344,7 +326,7 @@ def rounded_up(value: float, digits: int = 6) -> float:
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of ``certificate.json``, as committed under ``docs/``."""
+    """Return the JSON Schema, as committed under ``docs/``."""
     schema = Certificate.model_json_schema()
     schema["title"] = f"pricdr certificate, schema version {SCHEMA_VERSION}"
     schema["properties"]["digest"] = {
@@ -356,7 +338,7 @@ def schema_text() -> str:
 
 
 def seal(content: dict[str, Any]) -> bytes:
-    """Return the bytes of a certificate with this content: the content, closing with a digest of itself."""
+    """Return the content as a certificate is written, closing with a digest of itself."""
     return _canonical({**content, "digest": hashlib.sha256(_canonical(content)).hexdigest()})
 
 

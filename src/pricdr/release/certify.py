@@ -1,10 +1,8 @@
 """Issues certificates from what was declared or drawn, and checks them: checking is issuing again and comparing.
 
 A *draft* is a certificate of which only what follows from nothing else has to be there: what was declared, the ε that
-was asked for, and where the noise came from. :func:`issue` derives the rest from it and from the calibrated steps. So
-every figure and every sentence of a certificate has one source, and :func:`check`, which issues from the certificate
-itself, has nothing to keep in step with it. The words belong to the schema version: changing one means a new version,
-or older releases would no longer verify.
+was asked for, and where the noise came from. :func:`issue` derives the rest, so that every figure and every sentence
+has one source. The words belong to the schema version: if one changed, older releases would no longer verify.
 """
 
 import math
@@ -15,7 +13,6 @@ from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
     SAMPLER_DISTANCE,
-    Calibration,
     Unit,
     composed_epsilon,
     composed_mu,
@@ -53,8 +50,8 @@ GROUP_SIZES: Final = (5, 20, 100)
 
 def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certificate:
     """Return the certificate of a draft, without its files; :class:`VerificationError` where it contradicts itself."""
-    given = InputStatement(**{**dict(draft.input), "item_universe": _item_universe(draft, calibrated)})
-    draft = draft.model_copy(update={"input": given})
+    universe = {**dict(draft.input), "item_universe": _item_universe(draft, calibrated)}
+    draft = draft.model_copy(update={"input": InputStatement(**universe)})
     noisy, last, bounds = draft.noisy, calibrated[-1], declared_by(draft).bounds
     epsilon, nominal = _epsilons(draft, calibrated)
     _check_statements(draft, calibrated)
@@ -69,11 +66,9 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
         "steps": [_step(one, calibrated, noisy) for one in calibrated],
         "neighbours": _neighbours(draft, calibrated),
         "epsilon_at_delta": [
-            EpsilonAtDelta(delta=delta, epsilon=_certified(total_mu(calibrated), calibrated, delta))
-            for delta in DELTAS
-            if noisy
+            EpsilonAtDelta(delta=delta, epsilon=_certified(calibrated, delta)) for delta in DELTAS if noisy
         ],
-        "whole_user": _whole_user(draft, calibrated) if noisy and draft.unit == Unit.RATING.value else [],
+        "whole_user": _whole_user(draft, calibrated) if noisy and draft.unit == "rating" else [],
         "bounds": bounds_statement(bounds),
         "noise": NoiseStatement(
             law="discrete Gaussian on the grid, independent in every coordinate" if noisy else "none",
@@ -84,7 +79,7 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
             sampler_distance=SAMPLER_DISTANCE,
         ),
         "not_protected": _not_protected(draft),
-        "warnings": _warnings(draft, calibrated[-1], bounds, epsilon),
+        "warnings": _warnings(draft, last, bounds, epsilon),
         "signed_by": None,
         "files": {},
     }
@@ -104,7 +99,7 @@ def check(certificate: Certificate) -> None:
 
 
 def declared_by(c: Certificate) -> Declared:
-    """Return what a certificate, or a draft of one, says was declared about the ratings."""
+    """Return what a certificate or its draft says was declared about the ratings."""
     bounds = Bounds(
         rating_bound=c.bounds.rating_bound if c.bounds.counts == "values" else None,
         rating_step=c.bounds.rating_step,
@@ -123,7 +118,7 @@ def described(certificate: Certificate) -> Strategy:
         )
     try:
         kind = BY_NAME[stated.name]
-    except ParameterError as error:
+    except ParameterError as error:  # its package does not load
         raise VerificationError(f"{error}") from error
     try:
         strategy = kind.described(certificate.dim, stated.parameters)
@@ -136,7 +131,7 @@ def described(certificate: Certificate) -> Strategy:
 
 
 def calibrated_by(c: Certificate) -> tuple[CalibratedStep, ...]:
-    """Return the steps behind a certificate: its strategy lays them out again, with the stated noise."""
+    """Return the steps that its strategy lays out again, with the stated noise."""
     layout = described(c).steps(declared_by(c))
     if len(c.steps) != len(layout):
         raise VerificationError(f"strategy {c.strategy.name} has {len(layout)} steps, the certificate {len(c.steps)}")
@@ -155,10 +150,7 @@ def bounds_statement(bounds: Bounds) -> BoundsStatement:
 
 
 def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerStatement:
-    """Return what a certificate says about the ledger whose last line records its release.
-
-    ``foreseen``: what it would say of a release that is not recorded; there is no line and no hash of one yet.
-    """
+    """Return what a certificate says about the ledger whose last line records its release, or is only ``foreseen``."""
     line = balance.spends[-1]
     return LedgerStatement(
         releases=len(balance.spends),
@@ -174,9 +166,9 @@ def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerState
     )
 
 
-def _certified(mu: float, calibrated: Sequence[CalibratedStep], delta: float) -> float | None:
-    """Return ε of steps that cost this μ, the noise table's error counted, rounded up; None where it has no limit."""
-    epsilon = composed_epsilon([(mu, total_numbers(calibrated))], delta)
+def _certified(calibrated: Sequence[CalibratedStep], delta: float, times: float = 1.0) -> float | None:
+    """Return ε of so many times the steps' μ, the noise table's error counted; None where it has no limit."""
+    epsilon = composed_epsilon([(times * total_mu(calibrated), total_numbers(calibrated))], delta)
     return rounded_up(epsilon) if math.isfinite(epsilon) else None
 
 
@@ -208,7 +200,7 @@ def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[flo
     if asked is None:
         return None, None
     delivered = composed_epsilon([(total_mu(calibrated), total_numbers(calibrated))], c.delta)
-    if c.calibration == Calibration.PAPER.value:
+    if c.calibration == "paper":
         # Here σ follows from the nominal ε, not from what is delivered, so it has to be compared itself.
         _require_agreement("sigma", sigmas[-1], paper_sigma(asked, c.delta, dim=c.dim))
         if not math.isfinite(delivered):
@@ -222,7 +214,6 @@ def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[flo
 
 
 def _item_universe(c: Certificate, calibrated: Sequence[CalibratedStep]) -> ItemUniverse:
-    """Return where the items of a release came from, as its statement about the input calls it."""
     if c.items is not None:
         return "declared"
     # Users outside the list may have rated items that nobody declared; which ones exist must not show.
@@ -261,13 +252,13 @@ def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[Gr
 
     Rows in independent random directions give about √t·μ; parallel rows attain the worst case.
     """
-    whole, cancel = total_mu(calibrated), BY_NAME[c.strategy.name].rows_cancel
+    cancel = BY_NAME[c.strategy.name].rows_cancel
     return [
         GroupFigure(
             ratings=t,
-            removed_at_worst=_certified(t * whole, calibrated, c.delta),
-            replaced_at_worst=_certified(2 * t * whole, calibrated, c.delta),
-            removed_typically=_certified(t**0.5 * whole, calibrated, c.delta) if cancel else None,
+            removed_at_worst=_certified(calibrated, c.delta, t),
+            replaced_at_worst=_certified(calibrated, c.delta, 2 * t),
+            removed_typically=_certified(calibrated, c.delta, t**0.5) if cancel else None,
         )
         for t in GROUP_SIZES
     ]
@@ -276,7 +267,7 @@ def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[Gr
 def _neighbours(c: Certificate, calibrated: Sequence[CalibratedStep]) -> str:
     """Return the neighbouring relation that the promise is about, in one sentence."""
     everybody = " (listed or not)" if any(one.step.payer is UserGroup.UNLISTED for one in calibrated) else ""
-    if c.unit == Unit.RATING.value:
+    if c.unit == "rating":
         return (
             f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
             f"each value within [0, {declared_by(c).bounds.largest:g}], not rated being 0"
@@ -285,9 +276,9 @@ def _neighbours(c: Certificate, calibrated: Sequence[CalibratedStep]) -> str:
 
 
 def _not_protected(c: Certificate) -> list[str]:
-    """Return what the promise does not cover, one sentence each: from who is listed to what holds of everybody."""
+    """Return what the promise does not cover, from who is listed to what holds of everybody."""
     strategy, given = BY_NAME[c.strategy.name], c.input
-    declared, rating = given.user_list == "declared", c.unit == Unit.RATING.value
+    declared, rating = given.user_list == "declared", c.unit == "rating"
     sentences = {
         "The user list itself: its ids, their number and their order are in the release.": declared,
         "Who has ratings at all: without a declared user list the users were read off the ratings.": not declared,
@@ -312,7 +303,7 @@ def _not_protected(c: Certificate) -> list[str]:
 
 
 def _warnings(c: Certificate, last: CalibratedStep, bounds: Bounds, epsilon: float | None) -> list[str]:
-    """Return what whoever reads the certificate should be warned of; ``epsilon``: what it really promises."""
+    """Return what readers should be warned of; ``epsilon``: what it really promises."""
     lines = list(delta_warnings(c.delta, c.users))
     if c.noise.source == "secret" and epsilon is not None:
         lines += epsilon_warnings(epsilon, Unit(c.unit))

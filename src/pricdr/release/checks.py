@@ -7,9 +7,8 @@ ceilings too. An honest release fails any of these checks once in 10^10 times (d
 
 **The ledger.** Every certificate names its line in the ledger and that line's hash, which covers everything before it.
 So a ledger that was rolled back, replaced or rewritten contradicts a release that exists, and a line that was cut off
-can be rebuilt from the release it paid for. With the public key of a signed ledger, its end is shown to be one that the
-holder of the key wrote. What no check can see: a ledger forged by whoever has the key, or an old copy of it in place of
-a newer one whose further releases nobody presents.
+can be rebuilt from the release it paid for. What no check can see: a ledger forged by whoever has its key, or an old
+copy of it in place of a newer one whose further releases nobody presents.
 """
 
 import math
@@ -27,7 +26,7 @@ from pricdr.errors import LedgerError, VerificationError
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger, Spend
 from pricdr.privacy.steps import MAX_ITEMS
-from pricdr.release.certificate import Certificate, LedgerStatement, StepStatement, alike
+from pricdr.release.certificate import Certificate, StepStatement, alike
 from pricdr.release.certify import ledger_statement
 from pricdr.release.folder import row_chunks, verify
 from pricdr.signing import public_text, read_public_key
@@ -59,7 +58,7 @@ def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
 
 
 def _check_grid(values: Float32Array, grid: float) -> None:
-    """Refuse numbers off the grid, to the last bit: each multiple has one spelling, so that nothing hides in one."""
+    """Refuse numbers off the grid, to the last bit: nothing hides in a multiple's one spelling."""
     if not np.isfinite(values).all():  # before any conversion: a signalling nan would warn there
         raise VerificationError("the matrix holds a value that is not a finite number")
     for part in row_chunks(values):
@@ -117,7 +116,7 @@ def _check_floor(values: Float32Array, sigma: float, grid: float, what: str) -> 
 
 
 def too_short(sums: Float64Array, count: int, slack: float, *, alpha: float = ALPHA) -> bool:
-    """Return whether more of these sums of ``count`` squares are small than noise alone could make small."""
+    """Return whether more sums of ``count`` squares are small than noise alone could make small."""
     lengths = np.sqrt(sums)
     for level in (*LEVELS, alpha / len(sums)):
         most = _most_often(len(sums), level, alpha)
@@ -132,9 +131,8 @@ def too_short(sums: Float64Array, count: int, slack: float, *, alpha: float = AL
 def floor_of(count: int, level: float) -> float:
     """Return a length that ``count`` standard normal numbers fall short of with a probability of at most ``level``.
 
-    It is the quantile, which scipy's ``gammaincinv`` computes too large for many numbers and small probabilities: it
-    would refuse honest releases too often. From a million on it is the bound of Laurent and Massart (2000), χ² ≥ n −
-    2√(n ln(1/level)), which holds for every n and makes the length smaller by less than 0.85, below 0.1 % of it.
+    It is the quantile. From a million on, where scipy computes it too large and would refuse honest releases, it is
+    the bound of Laurent and Massart (2000), χ² ≥ n − 2√(n ln(1/level)): a length smaller by less than 0.1 %.
     """
     if count < _MANY:
         return math.sqrt(2 * gammaincinv(count / 2, level))
@@ -167,7 +165,7 @@ def _check_repeats(values: Float32Array, sigma: float, grid: float) -> None:
 
 @dataclass(frozen=True)
 class LedgerCheck:
-    """A ledger that was checked, and which of its releases were there to check it against."""
+    """A ledger that was checked."""
 
     balance: Balance
     not_presented: tuple[int, ...]
@@ -175,11 +173,7 @@ class LedgerCheck:
 
 
 def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> LedgerCheck:
-    """Check a ledger, and that it holds every one of these releases.
-
-    With ``public_key``, a PEM file, the ledger and each of them must be signed by that key.
-    :class:`VerificationError` where one of its lines was changed, or where a release contradicts it.
-    """
+    """Check a ledger, and that it holds every one of these releases; with ``public_key``, that all are signed by it."""
     try:
         balance = ledger.read()
     except LedgerError as error:
@@ -206,7 +200,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Pa
 
 
 def lost_line(certificate: Certificate) -> Spend:
-    """Rebuild a release's line from its certificate; its hash shows whether it is the line that was written."""
+    """Rebuild a release's line from its certificate; its hash shows whether it is what was written."""
     account, asked = certificate.ledger, certificate.asked
     if account is None or account.recorded is None or account.nonce is None or account.head is None:
         raise LedgerError("the release does not name its line in a ledger: it was made without one")
@@ -224,7 +218,7 @@ def lost_line(certificate: Certificate) -> Spend:
 
 
 def _number_of(certificate: Certificate, balance: Balance, folder: Path, ledger: Ledger) -> int:
-    """Return the release's number in the ledger, once everything its certificate says about the ledger holds."""
+    """Return the release's number in the ledger, once all that its certificate says of the ledger holds."""
     account = certificate.ledger
     if account is None:
         raise VerificationError(f"{folder} was made without a ledger: {ledger.path} does not count it")
@@ -235,23 +229,18 @@ def _number_of(certificate: Certificate, balance: Balance, folder: Path, ledger:
             "their first lines differ"
         )
     until = balance.until(account.releases)
-    # What is stated must be what would be stated again, of the ledger as it was then.
+    try:
+        # What is stated must be what would be stated again, of the ledger as it was then.
+        again = ledger_statement(until) if len(until.spends) == account.releases else None
+    except ValidationError:  # a forged line, such as one without a nonce, which no release can state
+        again = None
     if (
-        len(until.spends) < account.releases
+        again is None
         or not alike(certificate.mu, until.spends[-1].mu)
-        or not _is_stated(account, until)
+        or not all(map(alike, dict(account).values(), dict(again).values()))
     ):
         raise VerificationError(
             f"{ledger.path} does not hold release {account.releases} as {folder} states it: the ledger was rolled back "
             "or rewritten, and what it shows as left may have been spent already"
         )
     return account.releases
-
-
-def _is_stated(account: LedgerStatement, until: Balance) -> bool:
-    """Whether this is what a release states that the last line of this ledger records."""
-    try:
-        again = ledger_statement(until)
-    except ValidationError:  # a forged line, such as one without a nonce, which no release can state
-        return False
-    return all(map(alike, dict(account).values(), dict(again).values()))

@@ -1,11 +1,9 @@
 """``Release``: what crosses the boundary between the parties. A matrix, its user ids, and the certificate.
 
-Holding a release in memory needs numpy alone, so that models can train where nothing else is installed; the folder
-(certificate, signature) loads what it needs when it is read or written.
+Holding one in memory needs numpy alone, so that models can train where nothing else is installed.
 
-Nothing in the folder is parsed on trust. ``release.safetensors`` has one possible header for its shape, which follows
-from the certificate; ``users.txt`` and ``README.md`` have one spelling. Each file is compared with what would have been
-written, and what is left are finite numbers on the grid (``checks``): nothing else fits into a release.
+Nothing in the folder is parsed on trust. Each file has one spelling and is compared with what would have been written;
+what is left are finite numbers on the grid (``checks``). Nothing else fits into a release.
 """
 
 import hashlib
@@ -73,7 +71,7 @@ class Release:
         return self.certificate.sigma
 
     def sha256(self) -> str:
-        """Return the SHA-256 of ``release.safetensors``, written or not."""
+        """Return that of ``release.safetensors``, written or not."""
         if MATRIX in self.certificate.files:
             return self.certificate.files[MATRIX]
         digest = hashlib.sha256(_header(*self.matrix.shape))
@@ -100,10 +98,7 @@ class Release:
         return summary_html("Release", {**in_short(c), "Checks": checks}, notes=weakness(c), warning=warning)
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
-        """Return a data frame of ``user`` and ``vector``.
-
-        It is of polars, pandas or pyarrow: the first of them that is installed, or the ``library`` asked for.
-        """
+        """Return a data frame of ``user`` and ``vector``, of the library asked for or the first that is installed."""
         from pricdr.data.tables import texts, to_frame
 
         return to_frame({"user": texts(self.users), "vector": self.matrix}, library)
@@ -158,14 +153,7 @@ class Release:
         revocations: str | os.PathLike[str] | None = None,
         allow_unverified: bool = False,
     ) -> "Release":
-        """Return the release in ``folder``, verified; ``allow_unverified`` also reads one that fails to verify.
-
-        Args:
-            folder: the release folder.
-            public_key: a PEM file; require a signature by this key.
-            revocations: a folder of notices; refuse a release that the key it was signed with has revoked.
-            allow_unverified: check nothing.
-        """
+        """Return the release in ``folder``, as :func:`verify` does; ``allow_unverified`` checks nothing."""
         if not allow_unverified:
             return verify(folder, public_key=public_key, revocations=revocations)
         if public_key is not None or revocations is not None:  # else a caller would believe that they were asked for
@@ -187,9 +175,16 @@ def verify(
 
     That is: the signature; the list of files, and every byte of each; the ε that σ and the sensitivity really give,
     and every figure that follows; the matrix's shape and grid, the ids, and that there is as much noise as σ says.
-    With ``revocations``, a folder of notices: also that the key which signed it has not revoked it. Notices that do not
-    count are warned of. :class:`VerificationError` names the first thing that is wrong; :class:`InputError`: there is
-    no such folder.
+
+    Args:
+        folder: the release folder.
+        public_key: a PEM file; require a signature by this key.
+        revocations: a folder of notices; refuse a release that the key it was signed with has revoked, and warn of
+            notices that do not count.
+
+    Raises:
+        VerificationError: the first thing that is wrong.
+        InputError: there is no such folder.
     """
     from pricdr.release.certify import check
     from pricdr.release.checks import check_matrix
@@ -231,10 +226,7 @@ def require_outside_releases(path: Path) -> None:
 
 
 def export_parquet(release: Release, path: str | os.PathLike[str]) -> Path:
-    """Write a release to a new Parquet file, for other programs: what it holds cannot be verified any more.
-
-    Its columns are ``user`` (text) and ``vector`` (a list of float32), in the order of the user list.
-    """
+    """Write a release to a new Parquet file of ``user`` and ``vector``: what it holds cannot be verified any more."""
     from pricdr.data.tables import texts, write_table
 
     file, dim = Path(path), release.certificate.dim
@@ -299,10 +291,7 @@ def _check_signature(
 
 
 def _read_rows(opened: Folder, certificate: "Certificate") -> tuple[Float32Array, Ids, dict[str, str]]:
-    """Return the one tensor that such a release has and its ids, and the SHA-256 of both files, by name.
-
-    Nothing is parsed: the header is compared with the only one there can be, and ids have one spelling.
-    """
+    """Return the one tensor that such a release has and its ids, and the SHA-256 of both files, by name."""
     count, dim = certificate.users, certificate.dim
     content = opened.read(USERS, limit=min(count * (4 * MAX_ID_LENGTH + 1), memory_limit() // 4))
     if (lines := content.count(b"\n")) != count:
@@ -342,7 +331,7 @@ def _header(users: int, dim: int) -> bytes:
 
 
 def row_chunks(matrix: Float32Array) -> Iterator[Float32Array]:
-    """Yield a matrix, which may be in a file and larger than memory, in chunks of whole rows."""
+    """Yield a matrix, which may be larger than memory, in chunks of whole rows."""
     rows = max(1, _BYTES_AT_ONCE // (4 * matrix.shape[1]))
     for start in range(0, len(matrix), rows):
         yield np.ascontiguousarray(matrix[start : start + rows], dtype="<f4")

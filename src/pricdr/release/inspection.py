@@ -1,9 +1,7 @@
 """Verified releases for people and programs: everything that can be told about one, and what differs between two.
 
-The sections of a certificate come from ``readme``. What is added here a certificate cannot say of itself: who signed it
-and whether the reader knows that key, the hashes of the files, how much of the published numbers is noise, and the
-whole curve of false alarms against detections. Of two releases the first thing said is who is promised more, and by how
-much; then every field, user and row that changed. A page loads nothing, and whatever a certificate holds is text in it.
+The sections of a certificate come from ``readme``. Added is what a certificate cannot say of itself: who signed it, the
+hashes of the files, how much of the published numbers is noise, and the curve of false alarms against detections.
 """
 
 import hashlib
@@ -25,11 +23,8 @@ from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
 from pricdr.release.readme import ReadmeSection, in_short, percent_up, statement, trade_off_of
 from pricdr.signing import fingerprint, public_from_text
 
-INSPECTION_LAYOUT: Final = 1
-"""Version of :meth:`Inspection.to_dict`. Keys may be added; one that is removed or means something else needs a new
-one."""
-DIFFERENCE_LAYOUT: Final = 2
-"""The same of :meth:`ReleaseChange.to_dict`."""
+INSPECTION_LAYOUT, DIFFERENCE_LAYOUT = 1, 2
+"""Versions of the dictionaries for programs: a key that goes, or means something else, needs a new one."""
 FALSE_ALARMS: Final = (0.01, 0.05, 0.1, 0.25, 0.5)
 """Where the curve is written out in figures."""
 
@@ -38,7 +33,7 @@ NO_LIMIT: Final = "without limit"
 COVERED: Final = "covered by the unit itself"
 """In place of what all ratings of a user cost: the promise is about all of them, however many."""
 _LIMITS: Final = frozenset({"epsilon", "mu", "removed_at_worst", "replaced_at_worst"})
-"""Figures that a certificate leaves out where they have no limit."""
+"""Figures that a certificate leaves out where they have no limit. ``removed_typically`` is one where rows cancel."""
 _COMPARED_AT: Final = 0.05
 """False alarms of the test that the sentences on two releases speak of."""
 _RATINGS: Final = 20
@@ -75,12 +70,12 @@ class Inspection:
 
     @property
     def certificate(self) -> Certificate:
-        """Its certificate."""
+        """Its promise."""
         return self.release.certificate
 
     @property
     def fingerprint(self) -> str | None:
-        """SHA-256 of the signer's key in DER, hexadecimal: what OpenSSL computes from the PEM file."""
+        """Of the signer's key."""
         key = self.certificate.signed_by
         return None if key is None else fingerprint(public_from_text(key))
 
@@ -97,7 +92,7 @@ class Inspection:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """SHA-256 of every file but the signature, by name."""
+        """Of every file but the signature, by name."""
         return {CERTIFICATE: hashlib.sha256(self.certificate.to_bytes()).hexdigest(), **self.certificate.files}
 
     @cached_property
@@ -228,7 +223,7 @@ def _rates(curve: TradeOff) -> str:
 
 
 def _drawn(curve: TradeOff, unit: str) -> Figure:
-    """Draw the exact curve, the bound by (ε, δ) alone, and the points at a few rates of false alarms."""
+    """Draw the exact curve, the bound by (ε, δ) alone, and points at a few rates of false alarms."""
     id, caption = "release-curve", "False alarms against detections"
     note = (
         "Solid: the exact limit, from the accounting of this release's noise. Dashed: what (ε, δ) alone would allow. "
@@ -239,23 +234,19 @@ def _drawn(curve: TradeOff, unit: str) -> Figure:
         return missing
     import altair as alt
 
-    axis = alt.Axis(format="%", tickCount=5)
-    x = alt.X("x:Q", title="false alarms", scale=alt.Scale(domain=[0, 1]), axis=axis)
-    y = alt.Y("y:Q", title="detections, at most", scale=alt.Scale(domain=[0, 1]), axis=axis)
-
-    def line(points: list[tuple[float, float]], dash: list[int], opacity: float) -> alt.Chart:
-        values = [{"x": alarms, "y": found, "at": at} for at, (alarms, found) in enumerate(points)]
-        drawn: alt.Chart = alt.Chart(alt.InlineData(values=values)).mark_line(strokeDash=dash, opacity=opacity)
-        return drawn.encode(x=x, y=y, order="at:Q")
-
-    marks = [{"x": alarms, "y": found} for alarms, found, _ in _points(curve)]
-    layers = [
-        line([(0.0, 0.0), (1.0, 1.0)], [2, 4], 0.5),
-        line(curve.guarantee_corners(), [7, 4], 0.6),
-        line(curve.curve(), [1, 0], 1.0),
-        alt.Chart(alt.InlineData(values=marks)).mark_point().encode(x=x, y=y),
-    ]
-    chart = alt.layer(*layers).properties(width=WIDTH, height=WIDTH)
+    axis, scale = alt.Axis(format="%", tickCount=5), alt.Scale(domain=[0, 1])
+    x = alt.X("x:Q", title="false alarms", scale=scale, axis=axis)
+    y = alt.Y("y:Q", title="detections, at most", scale=scale, axis=axis)
+    layers = []
+    for corners, dash, opacity in (
+        ([(0.0, 0.0), (1.0, 1.0)], [2, 4], 0.5),
+        (curve.guarantee_corners(), [7, 4], 0.6),
+        (curve.curve(), [1, 0], 1.0),
+    ):
+        line = alt.Chart(alt.InlineData(values=[{"x": a, "y": b, "at": at} for at, (a, b) in enumerate(corners)]))
+        layers.append(line.mark_line(strokeDash=dash, opacity=opacity).encode(x=x, y=y, order="at:Q"))
+    marks = alt.Chart(alt.InlineData(values=[{"x": a, "y": b} for a, b, _ in _points(curve)]))
+    chart = alt.layer(*layers, marks.mark_point().encode(x=x, y=y)).properties(width=WIDTH, height=WIDTH)
     return chart_figure(id, caption, chart, in_words=in_words, note=note)
 
 
@@ -301,7 +292,7 @@ class ReleaseChange:
 
 
 def difference(before: Release, after: Release) -> ReleaseChange:
-    """Return what changed from ``before`` to ``after``; both must have been verified."""
+    """Return what changed from ``before`` to ``after``."""
     assert before.verified and after.verified, "fields of an unverified certificate mean nothing"  # noqa: PT018
     a, b = before.certificate, after.certificate
     old, new = set(before.users), set(after.users)
@@ -379,11 +370,9 @@ def _said(c: Certificate, field: str, values: dict[str, Any]) -> Any:  # noqa: A
     """Return what a certificate says in a field; where that is nothing, why."""
     if values.get(field) is not None:
         return values[field]
-    group, name = field.partition(".")[0], field.rpartition(".")[2]
-    if group == "whole_user" and field not in values:
-        return COVERED if c.unit == "user" and c.mu is not None else NO_LIMIT
-    if name == "removed_typically":  # of strategies whose rows do not cancel it is never stated
-        return NO_LIMIT if BY_NAME[c.strategy.name].rows_cancel else None
-    if name in _LIMITS and (field in values or group == "epsilon_at_delta"):
-        return NO_LIMIT
-    return None
+    name, missing = field.rpartition(".")[2], field not in values
+    if missing and field.startswith("whole_user.") and c.unit == "user" and c.mu is not None:
+        return COVERED
+    limited = name in _LIMITS or (name == "removed_typically" and BY_NAME[c.strategy.name].rows_cancel)
+    listed = field.startswith(("whole_user.", "epsilon_at_delta."))
+    return NO_LIMIT if limited and (listed or not missing) else None

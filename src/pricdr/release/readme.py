@@ -1,7 +1,6 @@
 """The certificate in words: what is promised to users, and at what cost. One text for ``inspect`` and README.md.
 
-The words are in ``templates/release.md.j2``. They belong to the schema version, as those of the certificate do:
-``verify`` compares README.md with what is written here. Changing a sentence takes a new version.
+The words are in ``templates/release.md.j2``. They belong to the schema version: ``verify`` compares README.md to them.
 """
 
 import math
@@ -25,7 +24,7 @@ class ReadmeSection:
 
 
 def statement(certificate: Certificate) -> list[ReadmeSection]:
-    """Return everything a certificate says, in an order a privacy officer can follow, for a screen."""
+    """Return everything a certificate says, for a screen."""
     _, *sections, _ = _words(certificate, quotation='"{}"').split("\n\n## ")  # a title before, and after it the files
     parts = (section.split("\n\n- ", 1) for section in sections)
     return [ReadmeSection(title, tuple(lines.split("\n- "))) for title, lines in parts]
@@ -76,7 +75,7 @@ def cautions(certificate: Certificate, *, counted: bool) -> list[str]:
 
 
 def trade_off_of(c: Certificate) -> TradeOff | None:
-    """Return the curve of false alarms against detections that a certificate gives; None where nothing is promised."""
+    """Return a certificate's curve of false alarms against detections; None where nothing is promised."""
     if not c.promises or c.mu is None or c.epsilon is None:
         return None
     return TradeOff(c.mu, c.epsilon, c.delta)

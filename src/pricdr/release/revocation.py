@@ -6,11 +6,9 @@ A notice is one file::
     {"release": …, "reason": …}         what is revoked, why and when, and by which key
     base64                              the key's Ed25519 signature of every byte before this line
 
-It names a release by the SHA-256 of its ``release.safetensors``, as a guide is named: the same matrix under another
-certificate is the same release. Notices count by what they say, whatever their files are called. Only one by the key
-that signed the release counts: anybody can write a notice, and nobody else's may take a release away.
-
-A signed certificate begins with a brace and a notice with its first line, so that no signature is ever one of both.
+It names a release by the SHA-256 of its ``release.safetensors``: the same matrix under another certificate is the same
+release. Only a notice by the key that signed the release counts, whatever its file is called: anybody can write one. A
+signed certificate begins with a brace and a notice with its first line, so that no signature is ever one of both.
 """
 
 import json
@@ -62,7 +60,7 @@ class Notice(BaseModel):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Notice":
-        """Return the notice in these bytes, its signature checked; :class:`VerificationError` says what is wrong."""
+        """Return the notice that has this spelling, its signature checked."""
         body, _, signature = raw[:-1].rpartition(b"\n")
         message = body + b"\n"
         try:
@@ -81,11 +79,7 @@ def revoke(
 ) -> Path:
     """Write a notice that the release in ``folder`` is revoked into the folder ``out``, and return its file.
 
-    Args:
-        folder: the release, which must verify. Not a byte in it changes.
-        key: the private key that signed it, a PEM file. Any other is refused: its notice would not count.
-        reason: one line for whoever verifies the release.
-        out: where notices are kept: beside releases, never inside one.
+    ``key`` is the PEM file of the key that signed the release: a notice by any other would not count.
     """
     require_reason(reason)
     private = read_private_key(key)
@@ -107,7 +101,7 @@ def revoke(
 
 
 def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> tuple[int, list[str]]:
-    """Refuse a release that the key which signed it has revoked; :class:`VerificationError` quotes the notice.
+    """Refuse a release that the key which signed it has revoked.
 
     What is malformed, a link or signed by another key revokes nothing. A file that cannot be read is a refusal: it
     might. Return how many notices were read, whatever they are about, and a line for each file that was ignored.

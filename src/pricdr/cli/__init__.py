@@ -49,8 +49,6 @@ from pricdr.files import require_local
 _INTERRUPTED = "interrupted; no output was left half-written"
 _OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
 """Commands that take one name of many files: a shell replaces a pattern without quotes by all that match."""
-_LOGS_ITSELF = "serve"
-"""The command whose standard error is a log of JSON lines, for as long as it runs."""
 _COMMANDS: Final[Mapping[str, Callable[..., Any] | typer.Typer]] = {
     "demo": demo.demo,
     "align": align.app,
@@ -156,45 +154,41 @@ def run(arguments: Sequence[str]) -> int:
     """
     # Found among the words before they are parsed: wrong usage, too, must be a line of JSON then.
     with screen(json=LOG_JSON in arguments):
-        return _run(arguments)
-
-
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        command = " ".join(arguments[:1])
-        with nullcontext() if command == _LOGS_ITSELF else log_lines(f"pricdr {command}".rstrip()):
-            code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
-        # typer hands an interrupt on as a bare exit code
-        return fail(_INTERRUPTED, code) if code == 130 else code
-    except PriCDRError as error:
-        return fail(str(error), error.exit_code, error)
-    except TyperException as error:
-        return fail(_usage(error, arguments), 2)
-    except (KeyboardInterrupt, typer.Abort):
-        return fail(_INTERRUPTED, 130)
-    except MemoryError:
-        return fail("out of memory", 2)
-    except OSError as error:
-        return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2, error)
-    except SystemExit as error:
-        log_event("failed", message="ended by a signal; no output was left half-written", exit_code=error.code)
-        raise
-    except Exception as error:
-        if os.environ.get("PRICDR_TRACEBACK"):
+        try:
+            # what serve writes to standard error is a log of JSON lines, for as long as it runs
+            with nullcontext() if arguments[:1] == ["serve"] else log_lines(" ".join(["pricdr", *arguments[:1]])):
+                code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
+            # typer hands an interrupt on as a bare exit code
+            return fail(_INTERRUPTED, code) if code == 130 else code
+        except PriCDRError as error:
+            return fail(str(error), error.exit_code, error)
+        except TyperException as error:
+            return fail(_usage(error, arguments), 2)
+        except (KeyboardInterrupt, typer.Abort):
+            return fail(_INTERRUPTED, 130)
+        except MemoryError:
+            return fail("out of memory", 2)
+        except OSError as error:
+            return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2, error)
+        except SystemExit as error:
+            log_event("failed", message="ended by a signal; no output was left half-written", exit_code=error.code)
             raise
-        what = f"{type(error).__name__}: {error}"
-        return fail(f"this should not happen, please report it ({what}); PRICDR_TRACEBACK=1 shows where", 2, error)
+        except Exception as error:
+            if os.environ.get("PRICDR_TRACEBACK"):
+                raise
+            what = f"{type(error).__name__}: {error}"
+            return fail(f"this should not happen, please report it ({what}); PRICDR_TRACEBACK=1 shows where", 2, error)
 
 
 def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     """Return what typer says about wrong usage, and the value it leaves out."""
-    message = error.format_message()
+    message, (command, *_) = error.format_message(), arguments
     extra = re.match(r"Got unexpected extra argument\S* \((\S+?)[\s)]", message)
-    if extra is not None and arguments[0] in _OF_RATINGS:
+    if extra is not None and command in _OF_RATINGS:
         return f'Got an unexpected extra argument {extra[1]!r}; a pattern of files needs quotes: "ratings/*.parquet"'
-    if (missing := re.match(r"No such option: --([\w-]+)", message)) and arguments[0] == "publish":
-        setting = missing[1].removeprefix("no-")
-        return f"No such option: --{missing[1]}; {setting} is set in --config FILE" if setting in SETTINGS else message
+    option = re.match(r"No such option: --(?:no-)?([\w-]+)", message)
+    if option is not None and command == "publish" and option[1] in SETTINGS:
+        return f"{option[0]}; {option[1]} is set in --config FILE"
     faults = getattr(error.__cause__, "errors", None)  # pydantic's, which know what was given
     if faults is None:
         return message

@@ -32,8 +32,7 @@ def audit(
         Option(
             metavar="NAME",
             autocompletion=BY_NAME.complete,
-            help=f"Without a folder: the strategy to audit: {', '.join(BY_NAME.own)}, or another (see publish).  "
-            f"[default: {DEFAULT_STRATEGY}]",
+            help="Without a folder: the strategy to audit, by a name of pricdr list.  [default: spectral]",
         ),
     ] = None,
     epsilon: Annotated[float | None, Option(help="Without a folder: the claim to audit.")] = None,
@@ -79,19 +78,15 @@ def audit(
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
-    about = {
-        "strategy": subject.strategy.name,
-        "dim": subject.strategy.dim,
-        "unit": subject.declared.unit.value,
-        "delta": subject.delta,
-    }
-    say(f"{about['strategy']}, dim {about['dim']}, unit {about['unit']}, delta {subject.delta:g}")
+    name, dim, protected = subject.strategy.name, subject.strategy.dim, subject.declared.unit.value
+    about = {"strategy": name, "dim": dim, "unit": protected, "delta": subject.delta}
+    say(f"{name}, dim {dim}, unit {protected}, delta {subject.delta:g}")
     if len(subject.calibrated) > 1:
         say(f"{len(subject.calibrated)} steps; the adversary is shown what each of them gave, more than ever leaves")
     say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")
-    for name, finding in (("likelihood ratio", thorough), ("one run", one_run)):
+    for kind, finding in (("likelihood ratio", thorough), ("one run", one_run)):
         say(
-            f"{name:<18}{finding.claimed_epsilon:>10.4g}{finding.lower_bound:>10.4g}{finding.share:>9.0%}"
+            f"{kind:<18}{finding.claimed_epsilon:>10.4g}{finding.lower_bound:>10.4g}{finding.share:>9.0%}"
             f"{finding.confidence:>12g}{finding.draws:>12,}"
         )
     write_json(json_output, {**about, **asdict(thorough), "one_run": asdict(one_run)})

@@ -12,6 +12,7 @@ from pricdr.cli.console import say, warn
 from pricdr.cli.options import (
     DEFAULT_UNIT,
     JsonOption,
+    JsonOutput,
     PublicKeyOption,
     UnitName,
     UnitOption,
@@ -52,7 +53,7 @@ def init(
     for text in epsilon_warnings(budget.epsilon, budget.unit):
         warn(text)
     say(f"created {file}: {budget}, over all releases together")
-    write_json(json_output, _content(file, ledger.read()))
+    _write(json_output, file, ledger.read())
 
 
 @app.command("sign")
@@ -71,7 +72,7 @@ def sign(
     balance = pricdr.Ledger(file, read_private_key(key)).sign()
     say(f"signed {file}: epsilon {balance.epsilon:.6g} spent in {_releases(len(balance.spends))}")
     say("now run pricdr ledger verify with every release made from it: one that was missing before is missing still")
-    write_json(json_output, _content(file, balance))
+    _write(json_output, file, balance)
 
 
 @app.command("plan")
@@ -81,9 +82,7 @@ def plan(
     each: Annotated[float | None, Option(help="In place of --releases: the epsilon of each.")] = None,
     epsilon: Annotated[float | None, Option(help="Without a ledger: the budget.")] = None,
     delta: Annotated[float | None, Option(help="Without a ledger: its delta.  [default: 1e-6]")] = None,
-    unit: Annotated[
-        UnitName | None, Option(help=f"Without a ledger: what is protected.  [default: {DEFAULT_UNIT}]")
-    ] = None,
+    unit: Annotated[UnitName | None, Option(help="Without a ledger: what is protected.  [default: rating]")] = None,
     json_output: JsonOption = None,
 ) -> None:
     """Show what each of several releases may cost, or how many of one price fit, into one budget. Nothing is spent.
@@ -94,16 +93,14 @@ def plan(
     from pricdr.privacy.ledger import Balance
     from pricdr.privacy.plan import EXAMPLE_USERS, allowance_at, equal_allowance
 
-    if (file is None) == (epsilon is None) or (file is not None and (delta, unit) != (None, None)):
-        raise ParameterError("give a ledger, which states its budget, or --epsilon (and --delta, --unit) without one")
-    if file is not None:
+    if file is not None and (epsilon, delta, unit) == (None, None, None):
         balance = pricdr.Ledger(file).read()
-    else:
-        assert epsilon is not None
+    elif file is None and epsilon is not None:
         chosen = pricdr.Unit(unit or DEFAULT_UNIT)
-        balance = Balance.unspent(
-            pricdr.Guarantee(epsilon=epsilon, delta=RECOMMENDED_DELTA if delta is None else delta, unit=chosen)
-        )
+        delta = RECOMMENDED_DELTA if delta is None else delta
+        balance = Balance.unspent(pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=chosen))
+    else:
+        raise ParameterError("give a ledger, which states its budget, or --epsilon (and --delta, --unit) without one")
     if releases is not None and each is None:
         allowance = equal_allowance(balance, releases)
     elif each is not None and releases is None:
@@ -124,7 +121,7 @@ def plan(
     else:
         say(f"sigma it needs: {sigma:.4g} (strategy spectral, {EXAMPLE_USERS:,} listed users, {counted})")
     each_costs = {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma}
-    write_json(json_output, _content(file, balance, releases=releases, last_of_weekly=last, each=each_costs))
+    _write(json_output, file, balance, releases=releases, last_of_weekly=last, each=each_costs)
 
 
 @app.command("show")
@@ -135,13 +132,12 @@ def show(file: FileArgument, json_output: JsonOption = None) -> None:
     for number, spend in enumerate(balance.spends, 1):
         say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}  {spend.promise}")
     say(f"{_spent_so_far(balance)}; room for one more release of epsilon {balance.room:.6g} at this delta")
-    left = balance.room_for(balance.spends[-1].mu) if balance.spends else None
     say("spent is what these releases would cost had all been fixed in advance; the promise is the budget")
+    left = balance.room_for(balance.spends[-1].mu) if balance.spends else None
     if left is not None:
         say(f"at the price of the last one: {_releases(left, 'more release')}")
     room = {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": left}
-    releases = [spend.model_dump(mode="json") for spend in balance.spends]
-    write_json(json_output, _content(file, balance, room=room, releases=releases))
+    _write(json_output, file, balance, room=room, releases=[spend.model_dump(mode="json") for spend in balance.spends])
 
 
 @app.command("verify")
@@ -160,8 +156,8 @@ def verify(
     from pricdr.release.checks import check_ledger
     from pricdr.signing import fingerprint, public_from_text
 
-    folders = releases or []
-    checked = check_ledger(pricdr.Ledger(file), folders, public_key=public_key)
+    folders = list(map(str, releases or []))
+    checked = check_ledger(pricdr.Ledger(file), releases or [], public_key=public_key)
     balance, others = checked.balance, checked.not_presented
     say(f"ok: {file}: {balance.budget}, {_releases(len(balance.spends))}")
     if balance.signed_by is None:
@@ -178,7 +174,7 @@ def verify(
         numbers += f" and {len(others) - _MAX_NAMED:,} more" if len(others) > _MAX_NAMED else ""
         why = "in another place, or runs that ended after the spend; spent all the same"
         say(f"    not among these: release {numbers} of the ledger ({why})")
-    write_json(json_output, _content(file, balance, holds=[str(folder) for folder in folders], not_given=list(others)))
+    _write(json_output, file, balance, holds=folders, not_given=list(others))
 
 
 @app.command("repair")
@@ -196,38 +192,33 @@ def repair(
     """
     from pricdr.release.checks import lost_line
 
-    if (release is None) != forfeit:
-        raise ParameterError(
-            f"{file}: give the release whose line was cut off, or --forfeit, which charges everything that was left"
-        )
     ledger = pricdr.Ledger(file)
-    if release is None:
+    if release is not None and not forfeit:
+        balance = ledger.rebuild(lost_line(pricdr.verify(release, public_key=public_key).certificate))
+    elif forfeit and release is None:
         refuse_unused_key(public_key, "there is no release")
         balance = ledger.forfeit()
     else:
-        balance = ledger.rebuild(lost_line(pricdr.verify(release, public_key=public_key).certificate))
+        rule = "give the release whose line was cut off, or --forfeit, which charges everything that was left"
+        raise ParameterError(f"{file}: {rule}")
     last = balance.spends[-1]
     say(
         f"repaired {file}: release {len(balance.spends)}, mu {last.mu:.6g}",
         "if it was signed, it no longer is: run pricdr ledger sign",
         "lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it",
     )
-    write_json(json_output, _content(file, balance, repaired=last.model_dump(mode="json")))
+    _write(json_output, file, balance, repaired=last.model_dump(mode="json"))
 
 
 def _guarantee(guarantee: "pricdr.Guarantee") -> dict[str, float | str]:
     return {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "unit": guarantee.unit.value}
 
 
-def _content(file: Path | None, balance: "Balance", **more: object) -> dict[str, object]:
-    """Return what every command says for programs, and what this one does."""
-    return {
-        "ledger": None if file is None else str(file),
-        "budget": _guarantee(balance.budget),
-        "spent": {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)},
-        "signed_by": balance.signed_by,
-        **more,
-    }
+def _write(output: JsonOutput | None, file: Path | None, balance: "Balance", **more: object) -> None:
+    """Write what every command says for programs, and what this one does."""
+    spent = {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
+    common = {"ledger": None if file is None else str(file), "budget": _guarantee(balance.budget), "spent": spent}
+    write_json(output, {**common, "signed_by": balance.signed_by, **more})
 
 
 def _spent_so_far(balance: "Balance") -> str:

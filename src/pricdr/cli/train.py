@@ -2,9 +2,8 @@
 
 import os
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
@@ -63,12 +62,10 @@ def train(
         PresetName | None, Option(help="Settings to start from; fast is for a first look.  [default: default]")
     ] = None,
     like: Annotated[
-        Path | None,
-        Option(help="Of ratings: a measured model, whose method, settings, epochs and trust are carried over."),
+        Path | None, Option(help="Of ratings: a measured model, to carry over its method, settings, epochs and trust.")
     ] = None,
     start: Annotated[
-        Path | None,
-        Option(help="A model of the same data and settings, whose network is used again.  [default: one beside --out]"),
+        Path | None, Option(help="A model of the same data and settings, to use its network.  [default: beside --out]")
     ] = None,
     config: Annotated[Path | None, Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, Option(help="The most passes over the data.", max=1_000_000)] = None,
@@ -84,9 +81,7 @@ def train(
     allow_not_private: Annotated[
         bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
     ] = False,
-    threshold: Annotated[
-        float | None, Option(help="For files of ratings: count only rows rated at least this.")
-    ] = None,
+    threshold: Annotated[float | None, Option(help="Of files of ratings: count only rows rated at least this.")] = None,
     source_address: reading.FromOption = None,
     query: reading.QueryOption = None,
     columns: reading.ColumnsOption = None,
@@ -117,11 +112,11 @@ def train(
     reading.require_one_stream(rows, source)
     on_split = isinstance(rows, Path) and (rows / "split.json").is_file()
     if on_split and source is None:
-        rule = "this is for files of ratings, a split was made with its own"
-        refuse_given({"--threshold": threshold} | how.given(), rule)
+        refuse_given({"--threshold": threshold} | how.given(), "this is for files of ratings, a split had its own")
+    used = (release is not None, source is not None)
     carried = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
-    measured = None if like is None else _measured(like, on_split, carried, release, source, public_key)
-    default = "hetero" if release or source else "dmf"
+    measured = None if like is None else _measured(like, on_split, carried, used, public_key)
+    default = "hetero" if any(used) else "dmf"
     configured = _configured(method or default, preset, config) if measured is None else method_of(measured)
     configured = _with_flags(configured, epochs=epochs, seed=seed, device=device, bf16=bf16 or None)
     require_absent(out)
@@ -140,8 +135,8 @@ def train(
         raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
     hidden = out.with_name(f".{out.name}.training")
     networks = _networks(start, out, hidden, configured)
-    described = f"{configured.name} on {'a split' if on_split else 'all ratings'} {ratings.fingerprint()[:12]}"
-    with _resumable(hidden, described, resume=resume):
+    trained_on = f"{'a split' if on_split else 'all ratings'} {ratings.fingerprint()[:12]}"
+    with _resumable(hidden, f"{configured.name} on {trained_on}", resume=resume):
         with progress_bar() as progress:
             model = transfer(
                 ratings,
@@ -187,34 +182,27 @@ def _configured(method: str, preset: PresetName | None, config: Path | None) -> 
     from pricdr.data.reading.text_files import read_toml
 
     own = {} if config is None else read_toml(config)
-    named = name_given(METHODS, method)
+    named, first = name_given(METHODS, method), FAST if preset == "fast" else {}
     try:
-        if preset == "fast":
-            return configure(named, {**FAST, **own})
-        return configure(with_preset(named, preset or "default"), own)
+        return configure(with_preset(named, "default" if first else preset or "default"), {**first, **own})
     except ParameterError as error:
         raise ParameterError(f"{config}: {error}" if own else str(error)) from error
 
 
 def _with_flags(method: "Method", **flags: Any) -> "Method":  # noqa: ANN401 - training options
     """Return the method with the training options of the command line; a closed form has no seed and no device."""
-    flags = {name: value for name, value in flags.items() if value is not None}
-    if method.options is not None:
-        return replace(method, options=replace(method.options, **flags))
-    if "epochs" in flags:
-        raise ParameterError(f"--method {method.name} is not trained in epochs")
-    return method
+    if method.options is None:
+        if flags["epochs"] is not None:
+            raise ParameterError(f"--method {method.name} is not trained in epochs")
+        return method
+    given = {name: value for name, value in flags.items() if value is not None}
+    return replace(method, options=replace(method.options, **given))
 
 
 def _measured(
-    folder: Path,
-    on_split: bool,
-    carried: Mapping[str, object],
-    release: Path | None,
-    source: Path | None,
-    public_key: Path | None,
+    folder: Path, on_split: bool, carried: Mapping[str, object], given: tuple[bool, bool], public_key: Path | None
 ) -> "pricdr.FittedModel":
-    """Return the model that --like names, if it has seen the same kinds of data: nothing was chosen for others."""
+    """Return the model that --like names, if it saw what is ``given``, a release and a source or not."""
     from pricdr.models.base import ReleaseMethod
     from pricdr.models.fitted import NOTHING_CHOSEN
 
@@ -224,7 +212,7 @@ def _measured(
     model = pricdr.FittedModel.load(folder, public_key=public_key)
     assert model.origin is not None  # a folder always says
     used = (model.origin.release is not None, model.origin.plaintext_source)
-    if used != (release is not None, source is not None):
+    if used != given:
         what = "with a release" if used[0] else "with the source's ratings" if used[1] else "on target ratings alone"
         raise ParameterError(f"{folder} was trained {what}: --like is for training on the same kinds of data")
     method = method_of(model)
@@ -234,15 +222,13 @@ def _measured(
 
 
 def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "pricdr.Release | None":
-    """Return the release, if any, verified unless that is switched off; a pinned key requires verification."""
+    """Return the release, if any, verified unless that is switched off."""
     if folder is None:
         refuse_unused_key(public_key, "there is no --release")
         return None
     if public_key is not None and allow_unverified:
-        raise ParameterError(
-            "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
-            "remove one of the two"
-        )
+        pinned = "a public key is pinned (--public-key or PRICDR_PUBLIC_KEY)"
+        raise ParameterError(f"--allow-unverified checks no signature, and {pinned}: remove one of the two")
     with progress_bar(f"reading {folder}"):
         return pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
@@ -253,32 +239,22 @@ def _networks(start: Path | None, out: Path, hidden: Path, method: "Method") -> 
 
     if start is not None and not method.starts_others:
         raise ParameterError(f"--start is for networks that others share: method {method.name} has none")
-    earlier = sorted(filter(_is_own, out.parent.glob(f"*/{_NETWORKS}"))) if start is None else [start / _NETWORKS]
+    beside = sorted(out.parent.glob(f"*/{_NETWORKS}"))
+    ours = [found for found in beside if not found.is_symlink() and found.stat().st_uid == os.geteuid()]
     return Checkpoints(
         running=hidden / _CHECKPOINT,
         finished=hidden / _NETWORKS,
         shared=method.starts_others,
-        earlier=earlier,
+        earlier=ours if start is None else [start / _NETWORKS],
         required=None if start is None else str(start),
     )
-
-
-def _is_own(folder: Path) -> bool:
-    """Return whether nobody else could have put this folder there."""
-    with suppress(OSError):
-        found = folder.lstat()
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return False
 
 
 @contextmanager
 def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
     """Keep a hidden folder for checkpoints and the log while training; afterwards only if it can be resumed.
 
-    Args:
-        hidden: the folder, beside the model.
-        described: method and data, so that a training is never resumed as another one, whose checkpoints it would lose.
-        resume: whether to go on with what is there.
+    It says which method and data it is of: resumed as another training, it would lose its checkpoints.
     """
     resumes = resume and any(hidden.glob(f"{_CHECKPOINT}*"))
     if resume and not resumes:

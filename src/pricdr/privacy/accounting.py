@@ -6,11 +6,10 @@ costs a factor of 1.0000019 in μ) and 4 (the paper's formula).
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
-from operator import gt, le
 from typing import Final
 
 import numpy as np
@@ -156,7 +155,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest ε at which such a mechanism is (ε, δ)-private: inverse of :func:`delta_of`."""
     if mu == 0 or delta_of(mu, 0.0) <= delta:
         return 0.0
-    return _crossing(partial(delta_of, mu), le, delta, start=mu * mu / 2 + mu)
+    return _smallest(lambda epsilon: delta_of(mu, epsilon) <= delta)
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -164,8 +163,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     require_positive(epsilon=epsilon)
     require_probability(delta=delta)
     # 1e-12 below the root: more than the profile's own rounding error for every ε above 0.001
-    above = _crossing(partial(delta_of, epsilon=epsilon), gt, delta, start=math.sqrt(2 * epsilon))
-    return above * (1 - 1e-12)
+    return _smallest(lambda mu: delta_of(mu, epsilon) > delta) * (1 - 1e-12)
 
 
 def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> float:
@@ -230,27 +228,17 @@ def _sampler_delta(epsilon: float, dim: int) -> float:
     return (1 + math.exp(epsilon)) * dim * SAMPLER_DISTANCE
 
 
-def _crossing(
-    profile: Callable[[float], float], crossed: Callable[[float, float], bool], level: float, *, start: float
-) -> float:
-    """Return the smallest double at which a monotone profile has crossed ``level``: doubled up to, then bisected down.
+def _smallest(holds: Callable[[float], bool]) -> float:
+    """Return the smallest double above 0 for which something holds that also holds for all larger ones, or infinity.
 
-    It goes on until the two ends are neighbouring doubles. What is not a number has crossed nothing.
+    Doubles are in the order of their bits: this is a search among whole numbers, exact to the last bit.
     """
-    low, high = 0.0, start
-    while not crossed(profile(high), level):
-        high *= 2
-        if high > 1e300:
-            raise ParameterError("no finite solution for these privacy parameters")
-    for _ in range(2200):  # enough to reach neighbouring doubles from any bracket
-        middle = (low + high) / 2 if low > 0 else high / 2**16 if high > 1e-200 else high / 2
-        if not low < middle < high:
-            break
-        if crossed(profile(middle), level):
-            high = middle
-        else:
-            low = middle
-    return high
+
+    def double(bits: int) -> float:
+        return float(np.int64(bits).view(np.float64))
+
+    infinity = int(np.float64(math.inf).view(np.int64))
+    return double(bisect_left(range(infinity), True, lo=1, key=lambda bits: holds(double(bits))))
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import betainccinv, expit, ndtr, ndtri
 
-from pricdr.arrays import Float64Array, IntArray
-from pricdr.data.csr import CSR, sp
+from pricdr.arrays import BoolArray, Float32Array, Float64Array, IntArray
+from pricdr.data.csr import sp
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
 from pricdr.privacy.mechanism import Run, Secrets, on_grid, release_rows
@@ -144,7 +143,7 @@ class Shift:
         """How far apart they are, in standard deviations of the noise."""
         return float(np.linalg.norm(self.change.astype(np.float64))) / self.sigma
 
-    def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> Float64Array:
+    def scores(self, present: BoolArray, randomness: Randomness, number: int) -> Float64Array:
         """Return log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
         noise = DiscreteGaussian(randomness, f"audit {number}", refinement=self.refinement)
         drawn = noise.draw(0, len(present) * len(self.change)).reshape(len(present), -1)
@@ -154,24 +153,23 @@ class Shift:
 
 def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> Shift:
     """Return the largest shift that is known for a step of this kind."""
-    step = one.step
-    if step.kind is SumKind.GIVEN and step.spread is None:
+    if one.step.kind is SumKind.GIVEN and one.step.spread is None:
         assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
-        change = _projected(one, strategy, declared)
+        without, present = _projected(one, strategy, declared)
     else:
-        change = (_given if step.kind is SumKind.GIVEN else _learnt)(one, declared)
+        without, present = _summed(one, declared)
+    change = np.rint((present.astype(np.float64) - without) / one.grid.step).astype(np.int64).ravel()
     return Shift(change[change != 0], one.grid.sigma / one.grid.step, one.grid.refinement)
 
 
-def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> IntArray:
-    """Return what a rating of the item with the longest row changes, or a user who is replaced by its opposite."""
-    bounds, grid = declared.bounds, one.grid
-    radius = grid.radius(bounds)
+def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> list[Float32Array]:
+    """Return rows without and with a rating of the item of the longest row, or of a user and of its opposite."""
+    bounds, radius = declared.bounds, one.grid.radius(declared.bounds)
     if declared.unit is Unit.RATING:
         with Secret() as fresh:
             rows = on_grid(strategy.example_rows(fresh), radius=radius)
         longest = int(np.argmax(np.einsum("ij,ij->i", rows.astype(np.float64), rows)))
-        rows, none, full = rows[longest : longest + 1], [0], [bounds.levels]
+        rows, users = rows[longest : longest + 1], [[0], [bounds.levels]]
     else:
         # Rows e and −e, many of each. The guarantee is for every E, so it must hold for this one.
         assert bounds.clip is not None
@@ -180,71 +178,40 @@ def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) ->
             raise ParameterError(f"clip {bounds.clip:g} is too many ratings to audit")
         direction = np.eye(1, one.step.numbers, dtype=np.float32)
         rows = np.repeat(on_grid(np.concatenate([direction, -direction]), radius=radius), many, axis=0)
-        none, full = [0] * many + [bounds.levels] * many, [bounds.levels] * many + [0] * many
-
-    def run(entries: list[int]) -> IntArray:
-        matrix = sp.csr_array(np.array([entries], dtype=np.int32))
-        return _whole(release_rows(matrix, rows, grid=grid, bounds=bounds, noise=None), grid.step)
-
-    return run(full) - run(none)
+        all_of_one, none = [bounds.levels] * many, [0] * many
+        users = [none + all_of_one, all_of_one + none]
+    matrices = (sp.csr_array(np.array([user], dtype=np.int32)) for user in users)
+    return [release_rows(matrix, rows, grid=one.grid, bounds=bounds, noise=None) for matrix in matrices]
 
 
-def _given(one: CalibratedStep, declared: Declared) -> IntArray:
-    """Return what a rating changes, or a user who is replaced by one whose items point the opposite way."""
-    vectors = np.zeros((2, one.step.numbers))
-    vectors[:, 0] = 1.0, -1.0
-    if one.step.numbers > 1:  # a last column that counts, where the step has one
-        vectors[:, -1] = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1))
-    value, change = _units(declared)
-    worlds = [[0, 0] if declared.unit is Unit.RATING else [0, change], [change, 0]]
-    before, after = (_sums(one, sp.csr_array(np.array([world])), vectors, value) for world in worlds)
-    return after - before
+def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
+    """Return sums without and with a rating, or of a user and of one whose items point the opposite way.
 
-
-def _learnt(one: CalibratedStep, declared: Declared) -> IntArray:
-    """Return what one more changes who joins a crowd that shares one direction.
-
-    In the user unit that one leaves a second crowd, of the opposite direction. With users and items exchanged it is a
-    user who rated a crowd of items that point one way.
+    Directions that are learnt are those of two crowds, one for each way; with users and items exchanged it is a user
+    who rated a crowd of items that point one way.
     """
-    value, change = _units(declared)
-    counted = one.step.kind is SumKind.COUNTED
-    width = one.step.numbers - (1 if counted else 0)
-    weight = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1)) if counted else 0.0
-    entries = np.zeros((2 * _CROWD + 1, 2), dtype=np.int64)
-    entries[:_CROWD, 0] = entries[_CROWD : 2 * _CROWD, 1] = change
-    guide = np.zeros((2 * _CROWD + 1, width))
+    bounds, step, by_user = declared.bounds, one.step, declared.unit is Unit.USER
+    value = bounds.rating_step / (UNITS_PER_STEP if by_user else 1)
+    change = bounds.most_units if by_user else bounds.levels
+    # Of a last column that counts ratings, where the step has one.
+    weight = math.sqrt(max(0.0, (step.sensitivity / declared.change) ** 2 - 1))
+    guide = np.zeros((2 * _CROWD + 1, step.numbers - (weight > 0)))
     guide[:_CROWD, 0], guide[_CROWD : 2 * _CROWD, 0] = 1.0, -1.0
-    worlds = [entries.copy(), entries.copy()]
-    worlds[1][-1, 0] = change
-    if declared.unit is Unit.USER:
-        worlds[0][-1, 1] = change
     sums = []
-    for world in worlds:
+    for last in ([0, by_user * change], [change, 0]):
+        world = np.zeros((len(guide), 2), dtype=np.int64)
+        world[:_CROWD, 0] = world[_CROWD : 2 * _CROWD, 1] = change
+        world[-1] = last
         matrix = sp.csr_array(world)
-        vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
-        if counted:
+        if step.kind is SumKind.GIVEN:
+            matrix, vectors = matrix[-1:], guide[[0, _CROWD]]
+        else:
+            vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
+        if weight:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
-        sums.append(_sums(one, matrix, vectors, value))
-    return sums[1] - sums[0]
-
-
-def _units(declared: Declared) -> tuple[float, int]:
-    """Return what one unit of a rating counts, and how many units a change has."""
-    bounds = declared.bounds
-    if declared.unit is Unit.RATING:
-        return bounds.rating_step, bounds.levels
-    return bounds.rating_step / UNITS_PER_STEP, bounds.most_units
-
-
-def _sums(one: CalibratedStep, matrix: CSR, vectors: Float64Array, value: float) -> IntArray:
-    without_noise = Run((one,), Simulation(0), noisy=False)
-    sums = noisy_sums(matrix, vectors, without_noise, one.step.name, value=value, secrets=Secrets())
-    return _whole(sums, one.grid.step)
-
-
-def _whole(values: npt.NDArray[np.floating], step: float) -> IntArray:
-    return np.rint(values.astype(np.float64) / step).astype(np.int64).ravel()
+        run = Run((one,), Simulation(0), noisy=False)
+        sums.append(noisy_sums(matrix, vectors, run, step.name, value=value, secrets=Secrets()))
+    return sums
 
 
 @dataclass(frozen=True)
@@ -272,7 +239,7 @@ class WorstPair:
         """How far apart the two are, in standard deviations of the noise."""
         return math.hypot(*(shift.distance for shift in self.shifts))
 
-    def scores(self, present: npt.NDArray[np.bool_], what: str, progress: Progress) -> Float64Array:
+    def scores(self, present: BoolArray, what: str, progress: Progress) -> Float64Array:
         """Return a likelihood-ratio score per run: standard normal without the change, shifted by μ with it."""
         batch = max(1, _CELLS_PER_BATCH // sum(len(shift.change) for shift in self.shifts))
         scores = np.empty(len(present))

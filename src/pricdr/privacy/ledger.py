@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -112,7 +112,7 @@ class Balance:
 
     @classmethod
     def unspent(cls, budget: Guarantee) -> "Balance":
-        """Return the balance of a budget before any release, and before there is a ledger of it."""
+        """Return the balance before any release, and before there is a ledger."""
         return cls(budget, (), "")
 
     @property
@@ -126,7 +126,7 @@ class Balance:
 
         Where a release was chosen by looking at earlier ones, the budget is what holds, not this figure.
         """
-        return self.epsilon_with()
+        return composed_epsilon([(spend.mu, spend.dim) for spend in self.spends], self.budget.delta)
 
     @property
     def mu_left(self) -> float:
@@ -148,19 +148,12 @@ class Balance:
         """Return the balance right after the release of this number."""
         return replace(self, spends=self.spends[:number], raw=b"")
 
-    def epsilon_with(self, *more: Spend) -> float:
-        """Return ε if ``more`` were released too."""
-        try:
-            return composed_epsilon([(spend.mu, spend.dim) for spend in (*self.spends, *more)], self.budget.delta)
-        except ParameterError:  # a μ so large that no finite ε covers it
-            return math.inf
-
-    def chained(self, spend: Spend) -> tuple[Spend, bytes]:
-        """Return one more release as the next line of the file, and the line's bytes."""
+    def plus(self, spend: Spend) -> "Balance":
+        """Return the ledger with one more line: this release, chained to all lines before it."""
         placing = {"number": len(self.spends) + 1, "before": hashlib.sha256(self.raw).hexdigest()}
         placed = spend.model_copy(update={"nonce": spend.nonce or secrets.token_hex(16), **placing})
         sealed = placed.model_copy(update={"hash": line_hash(placed)})
-        return sealed, _encode(sealed)
+        return replace(self, spends=(*self.spends, sealed), raw=self.raw + _encode(sealed))
 
 
 def signature_line(chained: bytes, key: "Ed25519PrivateKey") -> bytes:
@@ -187,8 +180,8 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
             else:
                 header = _read(BudgetLine, line)
         except _FlawError as flaw:
-            last = 0 < number == len(lines) - 1 and signature is None
-            raise _damaged(name, number + 1, flaw, "pricdr ledger repair" if last and flaw.cut else _RESTORE) from flaw
+            mended = isinstance(flaw, _CutError) and 0 < number == len(lines) - 1 and signature is None
+            raise _damaged(name, number + 1, flaw, "pricdr ledger repair" if mended else _RESTORE) from flaw
         digest.update(line + b"\n")
     chained = b"".join(line + b"\n" for line in lines)
     try:
@@ -207,13 +200,12 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
 class _FlawError(Exception):
     """What is wrong with one line."""
 
-    def __init__(self, what: str, *, cut: bool = False) -> None:
-        super().__init__(what)
-        self.cut = cut
-        """Whether it is not whole JSON text, as a line is whose end was lost."""
+
+class _CutError(_FlawError):
+    """It is not whole JSON text, as a line is whose end was lost."""
 
 
-def _damaged(name: object, number: int, flaw: _FlawError, remedy: str = _RESTORE) -> LedgerError:
+def _damaged(name: object, number: int, flaw: _FlawError, remedy: str) -> LedgerError:
     return LedgerError(
         f"{name} is not a valid ledger: line {number} {flaw}; do not begin a new ledger, which would forget "
         f"what was spent: {remedy}"
@@ -252,7 +244,7 @@ def _read(kind: type[_LineT], raw: bytes) -> _LineT:
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise _FlawError("is cut off, or is not JSON", cut=True) from error
+        raise _CutError("is cut off, or is not JSON") from error
     try:
         line = kind.model_validate(content)
     except ValidationError as error:
@@ -307,7 +299,7 @@ class Cost(TypedDict):
     dim: int
     unit: Unit
     strategy: str
-    promise: str
+    promise: NotRequired[str]
 
 
 class Ledger:
@@ -348,29 +340,26 @@ class Ledger:
 
     def read(self) -> Balance:
         """Return what the file says now; :class:`LedgerError` where it is damaged or was changed."""
-        with self._open() as descriptor:
-            return parse(self._content(descriptor), self.path)
+        with self._open() as (_, content):
+            return parse(content, self.path)
 
     def require_spendable(self, unit: Unit) -> Balance:
         """Refuse a release counted in another unit, whose μ cannot be added, and a ledger signed by another key."""
-        with self._open() as descriptor:
-            return self._spendable(unit, descriptor)
+        with self._open() as (_, content):
+            return self._spendable(unit, content)
 
-    def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
+    def spend(self, **cost: Unpack[Cost]) -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
-        with self._open_to_write() as descriptor:
-            new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-            balance = self._with_room_for(new, unit, descriptor)
-            signed = balance.signed_by is not None
-            return self._append(descriptor, balance, *balance.chained(new), signed=signed)
+        with self._open_to_write() as (descriptor, content):
+            after = self._with_room_for(cost, content)
+            self._replace(descriptor, after.raw, signed=after.signed_by is not None)
+            return after
 
-    def after(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
+    def after(self, **cost: Unpack[Cost]) -> Balance:
         """Return the balance as it would be after :meth:`spend`, or refuse as it would; nothing is recorded."""
-        with self._open() as descriptor:
+        with self._open() as (descriptor, content):
             self._require_writable(descriptor)
-            new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-            before = self._with_room_for(new, unit, descriptor)
-        return replace(before, spends=(*before.spends, new), raw=b"")
+            return self._with_room_for(cost, content)
 
     def sign(self) -> Balance:
         """Sign the ledger as it stands: for the first time, with another key, or after its end was repaired.
@@ -378,50 +367,48 @@ class Ledger:
         Only the chain is checked first. Whether a line is missing at the end, its releases show.
         """
         assert self._key is not None, "there is a key to sign with"
-        with self._open_to_write() as descriptor:
-            balance = parse(self._content(descriptor), self.path, trusted=True)
+        with self._open_to_write() as (descriptor, content):
+            balance = parse(content, self.path, trusted=True)
             self._replace(descriptor, balance.raw, signed=True)
             return replace(balance, signed_by=public_text(self._key.public_key()))
 
     def rebuild(self, lost: Spend) -> Balance:
         """Put ``lost`` in place of a last line that was cut off; it must have the hash that line was written with."""
-        with self._open_to_write() as descriptor:
-            balance, rest = self._cut(descriptor)
-            new, line = balance.chained(lost)
+        with self._open_to_write() as (descriptor, content):
+            before, rest = self._cut(content)
+            after = before.plus(lost)
+            new = after.spends[-1]
             # The hash covers all lines before it, so a rebuilt line can only stand where it stood.
-            if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
+            if (new.number, new.hash) != (lost.number, lost.hash) or not after.raw.startswith(before.raw + rest):
                 raise LedgerError(
                     f"{self.path}: the line that was cut off is that of release {new.number}, and not of the one given"
                 )
-            return self._append(descriptor, balance, new, line)
+            self._replace(descriptor, after.raw, signed=False)
+            return after
 
     def forfeit(self) -> Balance:
         """Charge all that was left of the budget for a last line that was cut off: it cannot have cost more."""
-        with self._open_to_write() as descriptor:
-            balance, _ = self._cut(descriptor)
-            left = max(balance.mu_left, _SLACK)  # a line must cost something
+        with self._open_to_write() as (descriptor, content):
+            before, _ = self._cut(content)
+            left = max(before.mu_left, _SLACK)  # a line must cost something
             promise = "all that was left, for a line that was lost"
-            new = Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now())
-            return self._append(descriptor, balance, *balance.chained(new))
+            after = before.plus(Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now()))
+            self._replace(descriptor, after.raw, signed=False)
+            return after
 
-    def _cut(self, descriptor: int) -> tuple[Balance, bytes]:
+    def _cut(self, content: bytes) -> tuple[Balance, bytes]:
         """Return the file before a last line that was cut off, and what is left of that line."""
-        raw = self._content(descriptor)
-        *before, last = raw.removesuffix(b"\n").split(b"\n")
+        *before, last = content.removesuffix(b"\n").split(b"\n")
         try:
-            if not before or not last or last.startswith(_SIGNATURE_BEGINS):
-                raise _FlawError("is not that of a release")
-            _read(Spend, last)
-        except _FlawError as flaw:
-            if flaw.cut:
-                # A signature came after the line and is lost with it: whoever has the key signs again.
-                return parse(b"".join(line + b"\n" for line in before), self.path, trusted=True), last
-        parse(raw, self.path)  # if something else is wrong, say that
+            if before and last and not last.startswith(_SIGNATURE_BEGINS):
+                _read(Spend, last)
+        except _CutError:
+            # A signature came after the line and is lost with it: whoever has the key signs again.
+            return parse(b"".join(line + b"\n" for line in before), self.path, trusted=True), last
+        except _FlawError:
+            pass
+        parse(content, self.path)  # if something else is wrong, say that
         raise LedgerError(f"{self.path} needs no repair: its last line is whole")
-
-    def _append(self, descriptor: int, balance: Balance, new: Spend, line: bytes, *, signed: bool = False) -> Balance:
-        self._replace(descriptor, balance.raw + line, signed=signed)
-        return replace(balance, spends=(*balance.spends, new), raw=balance.raw + line)
 
     def _replace(self, descriptor: int, lines: bytes, *, signed: bool) -> None:
         """Write the lines and their signature, both in one step."""
@@ -432,9 +419,9 @@ class Ledger:
     def _signature(self, lines: bytes) -> bytes:
         return b"" if self._key is None else signature_line(lines, self._key)
 
-    def _spendable(self, unit: Unit, descriptor: int) -> Balance:
-        """Return the balance of the open file, if a release in this unit may be charged to it with the key at hand."""
-        balance = parse(self._content(descriptor), self.path)
+    def _spendable(self, unit: Unit, content: bytes) -> Balance:
+        """Return the balance, if a release in this unit may be charged to it with the key at hand."""
+        balance = parse(content, self.path)
         # Without its key nobody could tell the end of a signed ledger from a forged one.
         if balance.signed_by is not None and self._key is None:
             raise ParameterError(f"{self.path} is signed: give the key that signs it (--sign)")
@@ -450,22 +437,23 @@ class Ledger:
             )
         return balance
 
-    def _with_room_for(self, new: Spend, unit: Unit, descriptor: int) -> Balance:
-        """Return the balance before a release; refuse one that would exceed the budget."""
-        before = self._spendable(unit, descriptor)
-        total = before.epsilon_with(new)  # composed exactly: single ε would add up to more than is spent
-        if total > before.budget.epsilon * (1 + _SLACK):
+    def _with_room_for(self, cost: Cost, content: bytes) -> Balance:
+        """Return the balance after a release; refuse one that would exceed the budget."""
+        before = self._spendable(cost["unit"], content)
+        line = {name: value for name, value in cost.items() if name != "unit"}
+        after = before.plus(Spend.model_validate({**line, "recorded": _now()}))
+        if after.epsilon > before.budget.epsilon * (1 + _SLACK):
             raise BudgetError(
-                f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
-                f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
+                f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release "
+                f"{after.epsilon:.6g}, budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
             )
-        return before
+        return after
 
     @contextmanager
-    def _open_to_write(self) -> Iterator[int]:
-        with _one_at_a_time, self._open(lock=True) as descriptor:
+    def _open_to_write(self) -> Iterator[tuple[int, bytes]]:
+        with _one_at_a_time, self._open(lock=True) as (descriptor, content):
             self._require_writable(descriptor)
-            yield descriptor
+            yield descriptor, content
 
     def _require_writable(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
@@ -476,8 +464,8 @@ class Ledger:
             raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) to spend from it")
 
     @contextmanager
-    def _open(self, *, lock: bool = False) -> Iterator[int]:
-        """Yield a descriptor of the current file; with ``lock``, nobody else spends until the block ends."""
+    def _open(self, *, lock: bool = False) -> Iterator[tuple[int, bytes]]:
+        """Yield the current file, open, and its content; with ``lock``, nobody else spends until the block ends."""
         require_local(self.path)
         while True:
             try:
@@ -491,7 +479,7 @@ class Ledger:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     if not _still_current(descriptor, self.path):
                         continue  # another publisher replaced the file while this one waited
-                yield descriptor
+                yield descriptor, self._content(descriptor)
                 return
             finally:
                 if lock:  # said, not left to closing: a process forked meanwhile has the descriptor too

@@ -49,12 +49,8 @@ def each_slice(
 def process_pool(jobs: int, initialise: Callable[..., object], *arguments: object) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of new interpreters, which end with this process however it ends.
 
-    An error inside the block terminates them at once, whatever they are doing.
-
-    Args:
-        jobs: the number of processes.
-        initialise: a module-level function that each process calls first.
-        arguments: the arguments of ``initialise``.
+    Each first calls ``initialise``, a module-level function. An error inside the block terminates them at once,
+    whatever they are doing.
     """
     import multiprocessing
 

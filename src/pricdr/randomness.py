@@ -24,8 +24,20 @@ _NONCE: Final = 12
 """Bytes in the nonce of AES-GCM."""
 
 
-class _Key:
-    """A 256-bit key that cannot be printed, copied or pickled, and can be erased."""
+class Hidden:
+    """What is never printed, copied or pickled."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<hidden>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("secrets are never serialised")
+
+
+class _Key(Hidden):
+    """A 256-bit key, which can be erased."""
 
     __slots__ = ("_bytes",)
 
@@ -34,11 +46,11 @@ class _Key:
 
     def address(self, name: str) -> bytes:
         """Return keyed BLAKE2b of the name, as long as a block: a pseudo-random function of it."""
-        return hashlib.blake2b(name.encode(), key=self._live(), digest_size=BLOCK).digest()
+        return hashlib.blake2b(name.encode(), key=self.content(), digest_size=BLOCK).digest()
 
     def derive(self, name: str) -> "_Key":
         """Return an independent key for ``name``."""
-        return _Key(hashlib.blake2b(name.encode(), key=self._live(), digest_size=32).digest())
+        return _Key(hashlib.blake2b(name.encode(), key=self.content(), digest_size=32).digest())
 
     def encryptor(self, counter: int | None) -> "CipherContext":
         """Return AES-256 in counter mode from ``counter`` on, or of blocks as they are."""
@@ -46,13 +58,10 @@ class _Key:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         mode = modes.ECB() if counter is None else modes.CTR(counter.to_bytes(BLOCK, "big"))
-        return Cipher(algorithms.AES256(self._live()), mode).encryptor()
+        return Cipher(algorithms.AES256(self.content()), mode).encryptor()
 
     def content(self) -> bytearray:
         """Return the key itself, for a cipher: the same bytes, not a copy of them."""
-        return self._live()
-
-    def _live(self) -> bytearray:
         if not any(self._bytes):
             raise RuntimeError("this key was erased")
         return self._bytes
@@ -61,14 +70,8 @@ class _Key:
         """Overwrite the key. Best effort: the interpreter and OpenSSL may hold short-lived copies."""
         self._bytes[:] = bytes(len(self._bytes))
 
-    def __repr__(self) -> str:
-        return "<key, hidden>"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("keys are never serialised")
-
-
-class Stream:
+class Stream(Hidden):
     """A seekable sequence of random bytes, 2^132 of them."""
 
     __slots__ = ("_key",)
@@ -98,11 +101,8 @@ class Stream:
         """Return the stream as it may travel to another process: its key, sealed."""
         return seal.close(self._key.content(), f"stream {name}")
 
-    def __repr__(self) -> str:
-        return "Stream(<hidden>)"
 
-
-class Seal:
+class Seal(Hidden):
     """A one-time key that secrets travel under from one process to others, in AES-256-GCM.
 
     The key is given, since it has to travel too, and by another way than what is sealed under it. What was sealed for
@@ -143,22 +143,15 @@ class Seal:
 
         return AESGCM(self._key.content())
 
-    def __repr__(self) -> str:
-        return "Seal(<hidden>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("seals are never serialised")
-
 
 class Randomness(Protocol):
     """What hands out named streams."""
 
     def stream(self, name: str) -> Stream:
         """Return the stream of this name: independent of every other name's."""
-        ...
 
 
-class Secret:
+class Secret(Hidden):
     """Random bits nobody can repeat: a fresh key from the operating system, erased after use.
 
     >>> Secret()
@@ -186,12 +179,6 @@ class Secret:
 
     def __exit__(self, *_: object) -> None:
         self.erase()
-
-    def __repr__(self) -> str:
-        return "Secret(<hidden>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("secrets are never serialised")
 
 
 class Simulation:

@@ -1,8 +1,7 @@
 """What is promised, and what noise it takes: (ε, δ), the exact profile of Gaussian noise, and its trade-off curve.
 
-Pure functions of numbers; nothing here sees ratings. A Gaussian mechanism is described by one number, μ = sensitivity
-/ σ. Derivations: ``docs/mathematics.md``, sections 2 (the exact profile and the trade-off), 3 (why the integer noise
-costs a factor of 1.0000019 in μ) and 4 (the paper's formula).
+Nothing here sees ratings. A Gaussian mechanism is described by one number, μ = sensitivity / σ. Derivations:
+``docs/mathematics.md``, sections 2 (profile, trade-off), 3 (why integer noise costs a factor of 1.0000019 in μ) and 4.
 """
 
 import math
@@ -37,15 +36,14 @@ SAMPLER_DISTANCE: Final = 2.0**-689
 """Total variation distance of one number's noise (two table draws, 2^-690 each) from its exact law: a tested bound."""
 _NODES, _WEIGHTS = (1 + leggauss(20)[0]) / 2, leggauss(20)[1] / 2
 """Nodes and weights of Gauss-Legendre quadrature on [0, 1]: exact to double precision for a ratio this smooth."""
-_ROOT_TWO: Final = math.sqrt(2)
-_MILLS: Final = math.sqrt(math.pi / 2)
-"""The Mills ratio r(x) = Φ(−x)/φ(x) is this times erfcx(x/√2)."""
+_ROOT_TWO, _MILLS = math.sqrt(2), math.sqrt(math.pi / 2)
+"""The Mills ratio r(x) = Φ(−x)/φ(x) is the second times erfcx(x/√2)."""
 _FARTHEST: Final = 40.0
 """Standard deviations beyond which the normal distribution function is 0 or 1 to double precision."""
 
 
 class Unit(Enum):
-    """What may change between two neighbouring inputs that the release must not tell apart."""
+    """What may change between two inputs that the release must not tell apart."""
 
     RATING = "rating"
     """One (user, item) entry changes to any value within the rating bound."""
@@ -140,6 +138,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     for the Mills ratio r, in which nothing overflows. For small μ the two ratios nearly cancel; their difference is
     then the integral of −r′(x) = 1 − x r(x) over a stretch of length μ.
     """
+    mu, epsilon = float(mu), float(epsilon)  # numbers of numpy would warn where these overflow to infinity
     upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     density = math.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
     if mu <= 1 and abs(upper) < 40:  # beyond that δ is 0 or 1 for every purpose, and 1 − x r(x) would cancel

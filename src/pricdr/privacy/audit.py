@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainccinv, expit, ndtr, ndtri
 
-from pricdr.arrays import BoolArray, Float32Array, Float64Array, IntArray
+from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.csr import sp
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
@@ -155,14 +155,15 @@ def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> S
     """Return the largest shift that is known for a step of this kind."""
     if one.step.kind is SumKind.GIVEN and one.step.spread is None:
         assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
-        without, present = _projected(one, strategy, declared)
+        numbers = _projected(one, strategy, declared)
     else:
-        without, present = _summed(one, declared)
-    change = np.rint((present.astype(np.float64) - without) / one.grid.step).astype(np.int64).ravel()
+        numbers = _summed(one, declared)
+    without, present = (np.rint(rows / one.grid.step).astype(np.int64).ravel() for rows in numbers)
+    change = present - without
     return Shift(change[change != 0], one.grid.sigma / one.grid.step, one.grid.refinement)
 
 
-def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> list[Float32Array]:
+def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> list[Float64Array]:
     """Return rows without and with a rating of the item of the longest row, or of a user and of its opposite."""
     bounds, radius = declared.bounds, one.grid.radius(declared.bounds)
     if declared.unit is Unit.RATING:
@@ -181,7 +182,8 @@ def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) ->
         all_of_one, none = [bounds.levels] * many, [0] * many
         users = [none + all_of_one, all_of_one + none]
     matrices = (sp.csr_array(np.array([user], dtype=np.int32)) for user in users)
-    return [release_rows(matrix, rows, grid=one.grid, bounds=bounds, noise=None) for matrix in matrices]
+    published = (release_rows(matrix, rows, grid=one.grid, bounds=bounds, noise=None) for matrix in matrices)
+    return [numbers.astype(np.float64) for numbers in published]
 
 
 def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:

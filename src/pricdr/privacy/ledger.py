@@ -48,6 +48,12 @@ _SIGNED_MESSAGE: Final = b"pricdr ledger\n"
 _SIGNATURE_BEGINS: Final = b'{"s'
 """And no other line does."""
 _RESTORE: Final = "restore the newest copy and check it with pricdr ledger verify"
+_FORFEIT: Final = "forfeit"
+"""The strategy named by a line that charges all that was left, in place of a line that was lost."""
+_LARGEST: Final = 1 << 28
+"""Bytes of a ledger: room for half a million releases."""
+_SLACK: Final = 1e-9
+"""Relative tolerance in comparing with the budget, so that a release of exactly the budget fits."""
 
 
 class _Line(BaseModel):
@@ -106,7 +112,7 @@ class Balance:
     opening: str
     """SHA-256 of the first line, which identifies the ledger."""
     signed_by: str | None = None
-    """The public key of the signature that the ledger ends in and that holds, base64 of its 32 bytes."""
+    """The public key of the signature that it ends in and that holds, base64 of its 32 bytes."""
     raw: bytes = field(default=b"", repr=False, compare=False)
     """The lines that are chained: the file, but for its signature."""
 
@@ -145,7 +151,7 @@ class Balance:
         return int((self.mu_left / mu) ** 2 * (1 + _SLACK))
 
     def until(self, number: int) -> "Balance":
-        """Return the balance right after the release of this number."""
+        """Return the balance after the release of this number."""
         return replace(self, spends=self.spends[:number], raw=b"")
 
     def plus(self, spend: Spend) -> "Balance":
@@ -175,10 +181,15 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
     digest = hashlib.sha256()
     for number, line in enumerate(lines):
         try:
-            if number:
-                spends.append(_spend(line, number, digest.hexdigest()))
-            else:
+            if not number:
                 header = _read(BudgetLine, line)
+            elif (spend := _read(Spend, line)).number != number:
+                rule = "lines were dropped, added or moved"
+                raise _FlawError(f"is release {spend.number} where {number} is expected: {rule}")
+            elif spend.before != digest.hexdigest():
+                raise _FlawError("does not follow from the lines before it: one of them was changed, dropped or added")
+            else:
+                spends.append(spend)
         except _FlawError as flaw:
             mended = isinstance(flaw, _CutError) and 0 < number == len(lines) - 1 and signature is None
             raise _damaged(name, number + 1, flaw, "pricdr ledger repair" if mended else _RESTORE) from flaw
@@ -210,15 +221,6 @@ def _damaged(name: object, number: int, flaw: _FlawError, remedy: str) -> Ledger
         f"{name} is not a valid ledger: line {number} {flaw}; do not begin a new ledger, which would forget "
         f"what was spent: {remedy}"
     )
-
-
-def _spend(raw: bytes, number: int, before: str) -> Spend:
-    line = _read(Spend, raw)
-    if line.number != number:
-        raise _FlawError(f"is release {line.number} where {number} is expected: lines were dropped, added or moved")
-    if line.before != before:
-        raise _FlawError("does not follow from the lines before it: one of them was changed, dropped or added")
-    return line
 
 
 def _signer(raw: bytes | None, chained: bytes, *, required: bool) -> str | None:
@@ -273,14 +275,8 @@ def compact(content: dict[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-FORFEIT: Final = "forfeit"
-"""The strategy named by a line that charges all that was left, in place of a line that was lost."""
-_LARGEST: Final = 1 << 28
-"""Bytes of a ledger: room for half a million releases."""
 _one_at_a_time = threading.Lock()
 """Between the threads of this process; between processes the file's own lock does it."""
-_SLACK: Final = 1e-9
-"""Relative tolerance in comparing with the budget, so that a release of exactly the budget fits."""
 
 
 def _after_fork() -> None:
@@ -351,7 +347,8 @@ class Ledger:
     def spend(self, **cost: Unpack[Cost]) -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
         with self._open_to_write() as (descriptor, content):
-            after = self._with_room_for(cost, content)
+            before, new = self._with_room_for(cost, content)
+            after = before.plus(new)
             self._replace(descriptor, after.raw, signed=after.signed_by is not None)
             return after
 
@@ -359,7 +356,8 @@ class Ledger:
         """Return the balance as it would be after :meth:`spend`, or refuse as it would; nothing is recorded."""
         with self._open() as (descriptor, content):
             self._require_writable(descriptor)
-            return self._with_room_for(cost, content)
+            before, new = self._with_room_for(cost, content)
+            return replace(before, spends=(*before.spends, new), raw=b"")
 
     def sign(self) -> Balance:
         """Sign the ledger as it stands: for the first time, with another key, or after its end was repaired.
@@ -392,7 +390,7 @@ class Ledger:
             before, _ = self._cut(content)
             left = max(before.mu_left, _SLACK)  # a line must cost something
             promise = "all that was left, for a line that was lost"
-            after = before.plus(Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now()))
+            after = before.plus(Spend(mu=left, dim=1, strategy=_FORFEIT, promise=promise, recorded=_now()))
             self._replace(descriptor, after.raw, signed=False)
             return after
 
@@ -437,17 +435,18 @@ class Ledger:
             )
         return balance
 
-    def _with_room_for(self, cost: Cost, content: bytes) -> Balance:
-        """Return the balance after a release; refuse one that would exceed the budget."""
+    def _with_room_for(self, cost: Cost, content: bytes) -> tuple[Balance, Spend]:
+        """Return the balance before a release, and its line; refuse one that would exceed the budget."""
         before = self._spendable(cost["unit"], content)
         line = {name: value for name, value in cost.items() if name != "unit"}
-        after = before.plus(Spend.model_validate({**line, "recorded": _now()}))
-        if after.epsilon > before.budget.epsilon * (1 + _SLACK):
+        new = Spend.model_validate({**line, "recorded": _now()})
+        total = replace(before, spends=(*before.spends, new)).epsilon
+        if total > before.budget.epsilon * (1 + _SLACK):
             raise BudgetError(
-                f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release "
-                f"{after.epsilon:.6g}, budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
+                f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
+                f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
             )
-        return after
+        return before, new
 
     @contextmanager
     def _open_to_write(self) -> Iterator[tuple[int, bytes]]:

@@ -21,7 +21,7 @@ from pricdr.parallel import each_block
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.steps import MAX_SUM, UNITS_PER_STEP, Bounds, CalibratedStep, Grid
 from pricdr.progress import Progress, silent
-from pricdr.randomness import Randomness
+from pricdr.randomness import Hidden, Randomness
 
 FloatT = TypeVar("FloatT", np.float32, np.float64)
 
@@ -75,15 +75,18 @@ def release_rows(
     """
     matrix = as_matrix(entries)
     assert not isinstance(matrix, Transposed), "rows are users'"
-    n_items, dim = matrix.shape[1], item_rows.shape[1]
-    wide = _accumulator(n_items, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
-    pieces = _SHORT // max(1, bounds.levels * _largest(item_rows))
+    dim = item_rows.shape[1]
+    most = bounds.levels * max(int(item_rows.max(initial=0)), -int(item_rows.min(initial=0)))
+    limit = matrix.shape[1] * most + (0 if noise is None else noise.largest)
+    assert limit < 2 * MAX_SUM, "Grid.radius and MAX_ITEMS bound every sum beforehand"
+    total = np.dtype(np.int32 if limit < 2**31 else np.int64)
+    pieces = _SHORT // max(1, most)
     if pieces < _MIN_ENTRIES:
         pieces = 0
     work = ReleasedRows(
-        item_rows=item_rows.astype(np.int16 if pieces else wide, copy=False),
+        item_rows=item_rows.astype(np.int16 if pieces else total, copy=False),
         pieces=pieces,
-        total=np.dtype(wide).name,
+        total=total,
         radius=None if bounds.clip is None else bounds.clip / grid.step,
         step=grid.step,
         noise=noise,
@@ -101,7 +104,7 @@ class ReleasedRows:
     """E in grid steps, of a type that holds every sum, or the sum of every piece."""
     pieces: int
     """How many entries of a row add up within 16 bits, whatever they are; 0 where that is too few."""
-    total: str
+    total: np.dtype[Any]
     """The type that holds every sum and its noise."""
     radius: float | None
     """The longest a user's sum may be, in grid steps."""
@@ -110,11 +113,10 @@ class ReleasedRows:
 
     def __call__(self, block: CSR, start: int) -> Float32Array:
         """Return the published rows of the users from ``start`` on."""
-        total = np.dtype(self.total).type
         if self.pieces:
-            rows = exact_product_by_pieces(block, self.item_rows, self.pieces, total)
+            rows = exact_product_by_pieces(block, self.item_rows, self.pieces, self.total.type)
         else:
-            rows = exact_product(with_values(block, block.data.astype(total)), self.item_rows)
+            rows = exact_product(with_values(block, block.data.astype(self.total)), self.item_rows)
         if self.radius is not None:
             rows = clip_rows(rows, self.radius)
         if self.noise is not None:
@@ -151,21 +153,6 @@ def squared_norms(rows: npt.NDArray[FloatT]) -> npt.NDArray[FloatT]:
     return total
 
 
-def _accumulator(
-    n_items: int, item_rows: Int32Array, bounds: Bounds, *, largest_noise: int
-) -> type[np.int32] | type[np.int64]:
-    """Return the narrowest integer that holds every possible row sum plus noise without overflow."""
-    limit = n_items * bounds.levels * _largest(item_rows) + largest_noise
-    if limit < 2**31:
-        return np.int32
-    assert limit < 2 * MAX_SUM, "Grid.radius and MAX_ITEMS bound every sum beforehand"
-    return np.int64
-
-
-def _largest(rows: Int32Array) -> int:
-    return max(int(rows.max(initial=0)), -int(rows.min(initial=0)))
-
-
 @dataclass(frozen=True, eq=False)
 class Entries:
     """The ratings as a strategy sees them: whole units, already forced into what was declared."""
@@ -194,10 +181,7 @@ class Entries:
         universe_declared: bool = False,
         unlisted: RatingsSource | None = None,
     ) -> "Entries":
-        """Return the ratings as entries, forced into what was declared.
-
-        ``summed``: a clip bounds the sum of a user's ratings, for strategies that learn from them.
-        """
+        """Return the ratings as entries; where they are ``summed``, a clip bounds the sum of a user's ratings."""
         forced = bounds.units if summed else bounds.steps
         limited = summed and bounds.clip is not None
         return cls(
@@ -211,8 +195,7 @@ class Entries:
             unlisted=None if unlisted is None else unlisted.units(forced),
         )
 
-    def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+    def __repr__(self) -> str:  # sizes only: ratings are private
         return f"Entries({self.listed.shape[0]} listed users x {len(self.items)} items)"
 
 
@@ -243,7 +226,7 @@ class Run:
         return DiscreteGaussian(self.randomness, stream, refinement=self.step(name).grid.refinement)
 
 
-class Secrets:
+class Secrets(Hidden):
     """Arrays computed from the ratings that must not outlive a block: overwritten at its end, however it ends."""
 
     def __init__(self) -> None:
@@ -255,14 +238,9 @@ class Secrets:
         return array
 
     def __enter__(self) -> Self:
-        """Begin a block."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Overwrite every array with zeros. Best effort: numpy may have made short-lived copies."""
+    def __exit__(self, *_: object) -> None:  # best effort: numpy may have made short-lived copies
         for array in self._arrays:
             array.fill(0)
         self._arrays.clear()
-
-    def __repr__(self) -> str:
-        return "Secrets(<hidden>)"

@@ -22,14 +22,11 @@ _ALONE: Final = 0.3
 
 @dataclass(frozen=True)
 class _Price:
-    """What a step costs, in processor seconds and in bytes; measured, and rounded up (``benchmarks/publish.py``)."""
+    """What a step costs in processor seconds (all per column) and in bytes; measured (``benchmarks/publish.py``)."""
 
-    number: float
-    """For each noisy number."""
-    product: float
-    """For each rating and column."""
+    user: float
+    rating: float
     item: float
-    """For each item and column."""
     number_bytes: int
     rating_bytes: int
     item_bytes: int
@@ -47,9 +44,8 @@ class Estimate:
     memory: int
     """Bytes, on top of the ratings themselves."""
     item_rows: int
-    """Bytes of what is computed for items, in the step where that is most."""
+    """Bytes of what is computed for items, in the step where that is most; likewise for users."""
     user_rows: int
-    """Bytes of what is computed for users, likewise."""
     learns: bool
     """Whether any step learns from the ratings: users' rows are then needed again, not only written."""
 
@@ -66,7 +62,7 @@ def estimate(calibrated: Iterable[CalibratedStep], *, ratings: int, items: int) 
         price = _GIVEN if step.kind is SumKind.GIVEN else _LEARNT
         learns |= step.kind is not SumKind.GIVEN
         columns = step.numbers
-        seconds += columns * (price.number * step.rows + price.product * ratings + price.item * items)
+        seconds += columns * (price.user * step.rows + price.rating * ratings + price.item * items)
         # Steps follow one another, and each gives its memory back.
         of_items, of_users = columns * price.item_bytes * items, columns * price.number_bytes * step.rows
         memory = max(memory, of_items + of_users + price.rating_bytes * ratings)
@@ -105,14 +101,11 @@ class Allowance:
 
 
 def equal_allowance(balance: Balance, releases: int) -> Allowance:
-    """Return what each of ``releases`` more may cost if all cost the same; :class:`BudgetError` where nothing is left.
-
-    μ² is what adds up, so each gets μ/√n of what is left: far more than ε/n.
-    """
+    """Return what each of ``releases`` more may cost if all cost the same, or :class:`BudgetError`."""
     require_count(releases=releases)
     if releases > MAX_RELEASES:
         raise ParameterError(f"releases must be at most {MAX_RELEASES:,}, got {releases:,}")
-    mu = balance.mu_left / releases**0.5
+    mu = balance.mu_left / releases**0.5  # μ² is what adds up: each gets far more than ε/n
     epsilon = composed_epsilon([(mu, 1)], balance.budget.delta)
     # What is left is computed with a margin of 1e-12, which must not turn an epsilon of 8 into 7.99999.
     rounded = float(_DIGITS.create_decimal(Decimal(epsilon * (1 + 1e-10))))

@@ -1,8 +1,7 @@
 """``Step``: one noisy computation on the ratings. A strategy lays out its steps before the first random bit is drawn.
 
-A step is described by how far one neighbouring change moves its exact result (``sensitivity``), by the share of μ² it
-is given, and by how many noisy numbers it draws. :func:`calibrate` turns shares into noise; :func:`total_mu` adds up
-what noise costs. Gaussian steps compose exactly, adaptively too (``docs/mathematics.md``, section 2): the squares add.
+:func:`calibrate` turns shares of μ² into noise, and :func:`total_mu` adds up what noise costs. Gaussian steps compose
+exactly, adaptively too (``docs/mathematics.md``, section 2): the squares of μ add.
 """
 
 import math
@@ -53,26 +52,26 @@ class Bounds:
         if self.rating_bound is not None:
             require_scale(rating_bound=self.rating_bound)
             levels = self.rating_bound / self.rating_step
-            if round(levels) < 1 or abs(levels - round(levels)) > 1e-9 * levels:
+            if self.levels < 1 or abs(levels - self.levels) > 1e-9 * levels:
                 raise ParameterError(
                     f"rating_bound must be a multiple of rating_step, got {self.rating_bound!r} {self.rating_step!r}"
                 )
             if levels > 10_000:
-                raise ParameterError(f"rating_bound must be at most 10,000 steps, got {round(levels):,}")
+                raise ParameterError(f"rating_bound must be at most 10,000 steps, got {self.levels:,}")
         elif self.rating_step != 1.0:
             raise ParameterError(f"rating_step needs a rating_bound, got {self.rating_step!r} alone")
         if self.clip is not None:
             require_scale(clip=self.clip)
 
     @property
-    def levels(self) -> int:
-        """The bound in steps."""
-        return 1 if self.rating_bound is None else round(self.rating_bound / self.rating_step)
-
-    @property
     def largest(self) -> float:
         """The most one rating can count: b."""
         return 1.0 if self.rating_bound is None else self.rating_bound
+
+    @property
+    def levels(self) -> int:
+        """The bound in steps."""
+        return round(self.largest / self.rating_step)
 
     def sensitivity(self, unit: Unit) -> float:
         """Return how far one neighbouring change can move a row of A E: b for a rating, 2c for a user.
@@ -119,10 +118,7 @@ class Bounds:
         return int(outside.sum()), int(between.sum())
 
     def units(self, matrix: CSR) -> CSR:
-        """Return the ratings in whole units, for a strategy that learns from them; scaled where there is a clip.
-
-        A user's units depend on that user's ratings alone.
-        """
+        """Return the ratings in whole units, for a strategy that learns from them; scaled where there is a clip."""
         steps = self.steps(matrix)
         steps = with_values(steps, steps.data.astype(np.int64))
         return steps if self.clip is None else self.limited(steps)
@@ -137,9 +133,9 @@ class Bounds:
         return most
 
     def limited(self, entries: CSR) -> CSR:
-        """Return the entries in units of 1/256 rating step, each user's scaled so that they add up to at most the clip.
+        """Return the entries in units of 1/256 rating step, each user's scaled to add up to at most the clip.
 
-        Rounded down, in whole numbers: the sum never exceeds it. How a user is scaled depends on its own ratings alone.
+        Rounded down, in whole numbers. How a user is scaled depends on its own ratings alone.
 
         >>> from scipy.sparse import csr_array
         >>> row = csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
@@ -161,11 +157,7 @@ class Grid:
 
     @classmethod
     def for_noise(cls, sigma: float, *, bounds: Bounds, dim: int) -> "Grid":
-        """Return the grid for noise σ per coordinate, so fine that rounding costs the item rows under 1 %.
-
-        It depends on declared figures alone. Where σ is so large that even the finest grid is coarse for a rating
-        step, the finest is taken; :meth:`keeps_signal` says whether that is the case.
-        """
+        """Return the grid for noise σ, so fine that rounding costs the item rows under 1 %, or else the finest."""
         refinement = 1
         while refinement < MAX_REFINEMENT and not cls._at(sigma, refinement)._fine_enough(bounds, dim, _ROOM):
             refinement *= 2
@@ -271,11 +263,10 @@ class Step:
     payer: UserGroup = UserGroup.LISTED
 
     def rounding(self, grid: Grid) -> float:
-        """Return the grid steps that rounding adds to the sensitivity: at most one for each number that can move.
+        """Return the grid steps that rounding adds to the sensitivity, over all numbers that can move.
 
         Vectors are rounded down to 2^-bits grid steps, so that a sum is off by one of these for each unit of ratings;
-        then it is rounded down itself. So a number's difference between two inputs grows by less
-        than 1 + spread · 2^-bits.
+        then it is rounded down itself. So a number's difference between inputs grows by less than 1 + spread · 2^-bits.
         """
         if self.spread is None:
             return 0.0
@@ -307,10 +298,7 @@ class CalibratedStep:
 
 
 def calibrate(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple[CalibratedStep, ...]:
-    """Return the noise of every step, so that all of them together keep ``guarantee``.
-
-    Shares of each payer must add up to 1.
-    """
+    """Return the noise of every step, so that all of them together keep ``guarantee``."""
     for payer in {step.payer for step in steps}:
         total = math.fsum(step.share for step in steps if step.payer is payer)
         if abs(total - 1) > 1e-12:

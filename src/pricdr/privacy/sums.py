@@ -62,13 +62,7 @@ def directions(
     """Return one vector of norm below 1 per column of ``matrix``: its raters' guide rows, added up and normalised.
 
     The sums are exact whole numbers, so a direction is a function of them alone, whatever order they were added in.
-
-    Args:
-        matrix: users x items in whole units of ``value``, int64.
-        guide: one row per user, from :func:`whole_guide`.
-        value: what one unit counts.
-        prior: added under the root, in squared ratings: columns with few raters get short vectors.
-        secrets: where what is computed here is kept for erasing.
+    ``matrix`` is in units of ``value``; ``guide`` is from :func:`whole_guide`; ``prior`` is in squared ratings.
     """
     if not prior >= 0:  # the theorem needs it, whoever calls
         raise ParameterError(f"the prior under the root must be zero or more, got {prior!r}")

@@ -1,7 +1,7 @@
 """What every strategy must keep, ours and yours: a suite to inherit, and the checks it is made of.
 
 A strategy is trusted with two things: that its steps move no further than they claim, and that it draws the noise it is
-given. Everything else (how much noise, who pays, what the certificate says) is done for it.
+given. How much noise, who pays and what the certificate says is done for it.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio
 from pricdr.privacy.mechanism import Entries, Run
-from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate
+from pricdr.privacy.steps import Bounds, Declared, calibrate
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.randomness import Simulation
@@ -26,12 +26,8 @@ from pricdr.release import Release, verify
 
 _SINGLE: Final = 1 + 1e-6
 """Published numbers are in single precision."""
-
-
 ALPHA: Final = 1e-6
 """Every test of a law compares a p-value with it: a correct sampler fails one once in 10^6 runs, on any seed."""
-
-
 Promised: TypeAlias = tuple[Guarantee, Bounds]
 """What a release is checked with."""
 
@@ -119,20 +115,28 @@ class StrategyContract:
 def sensitivity_ratio(
     strategy: Strategy, guarantee: Guarantee, bounds: Bounds, ratings: Ratings, *, seed: int
 ) -> float:
-    """Return how far neighbours of ``ratings`` are apart at most, over what the strategy claims: at most 1 if it holds.
+    """Return how far neighbours of ``ratings`` are apart at most, over what a strategy of one step claims.
 
-    For strategies of one step. Each user in turn loses its first rating (or, in the user unit, has all of them replaced
-    by the next user's), and the code that ``publish`` runs is run on both inputs, without noise and with the same
-    random rows.
+    Each user in turn loses its first rating (or, in the user unit, has all of them replaced by the next user's), and
+    what ``publish`` runs is run on both inputs, without noise and with the same random rows.
     """
     strategy = strategy.resolved(guarantee, ratings.users)
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
     (calibrated,) = calibrate(strategy.steps(declared), guarantee, bounds)
-    before = _exact(strategy, ratings, bounds, calibrated, seed)
-    most = 0.0
-    for user in range(len(ratings.users)):
-        after = _exact(strategy, _neighbour(ratings, user, guarantee.unit), bounds, calibrated, seed)
-        most = max(most, float(np.linalg.norm(after - before)))
+
+    def exact(ratings: Ratings) -> Float64Array:
+        entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
+        return strategy.publish(entries, Run((calibrated,), Simulation(seed), noisy=False)).astype(np.float64)
+
+    def neighbour(user: int) -> Ratings:
+        if guarantee.unit is Unit.RATING:
+            return ratings.only(np.arange(len(ratings)) != ratings.matrix.indptr[user])
+        rows = np.arange(len(ratings.users))
+        rows[user] = (user + 1) % len(rows)
+        return Ratings(ratings.matrix[rows], ratings.users, ratings.items)
+
+    before = exact(ratings)
+    most = max(float(np.linalg.norm(exact(neighbour(user)) - before)) for user in range(len(ratings.users)))
     return most / (calibrated.step.sensitivity * _SINGLE)
 
 
@@ -144,20 +148,6 @@ def random_ratings(users: Ids, items: Ids, *, seed: int, share: float = 0.3) -> 
     rows, columns = np.nonzero(rated)
     triples = Ratings.from_triples([users[row] for row in rows], [items[column] for column in columns])
     return triples.select(users=users, items=items)
-
-
-def _exact(strategy: Strategy, ratings: Ratings, bounds: Bounds, calibrated: CalibratedStep, seed: int) -> Float64Array:
-    entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
-    run = Run((calibrated,), Simulation(seed), noisy=False)
-    return strategy.publish(entries, run).astype(np.float64)
-
-
-def _neighbour(ratings: Ratings, user: int, unit: Unit) -> Ratings:
-    if unit is Unit.RATING:
-        return ratings.only(np.arange(len(ratings)) != ratings.matrix.indptr[user])
-    rows = np.arange(len(ratings.users))
-    rows[user] = (user + 1) % len(rows)
-    return Ratings(ratings.matrix[rows], ratings.users, ratings.items)
 
 
 def scale_p_value(sample: npt.NDArray[Any], scale: float) -> float:

@@ -44,10 +44,10 @@ class GuideRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Strategy(ABC):
-    """The steps from ratings to published rows. Every strategy is a frozen dataclass.
+    """The steps from ratings to published rows, as a frozen dataclass.
 
-    A strategy first lays out its steps, from declared figures alone; once their noise is settled and paid for, it runs
-    them. ``publish`` does the rest: no strategy decides how much noise there is.
+    It first lays out its steps, from declared figures alone; once their noise is settled and paid for, it runs them.
+    ``publish`` does the rest: no strategy decides how much noise there is.
     """
 
     name: ClassVar[str]
@@ -87,7 +87,7 @@ class Strategy(ABC):
 
     @property
     def columns(self) -> int:
-        """``dim``, where it is known: :meth:`resolved` comes before anything is laid out or computed."""
+        """``dim``, once :meth:`resolved` has settled it."""
         assert self.dim is not None
         return self.dim
 
@@ -128,10 +128,7 @@ class Strategy(ABC):
 
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> Self:
-        """Return the strategy that a certificate describes: good for laying out its steps.
-
-        The parameters come from outside: they must be those of :attr:`constants`, and become what the defaults are.
-        """
+        """Return the strategy that a certificate describes, to lay out its steps; the parameters come from outside."""
         if parameters.keys() != set(cls.constants):
             raise ParameterError(f"{cls.name} has {', '.join(cls.constants) or 'none'}")
         return cls(dim=dim, **{name: type(getattr(cls, name))(value) for name, value in parameters.items()})
@@ -145,7 +142,6 @@ class Strategy(ABC):
         """Return the published matrix: one row per listed user."""
 
 
-PURPOSE: Final = "adds up the rows of each user's items"
 DEFAULT_DIM: Final = 200
 """Columns of a random projection where nobody asked for a number, as in the paper."""
 _EXAMPLE_ITEMS: Final = tuple(f"item {number}" for number in range(500))
@@ -155,7 +151,7 @@ _EXAMPLE_ITEMS: Final = tuple(f"item {number}" for number in range(500))
 class Projection(Strategy):
     """A strategy whose item rows do not depend on the ratings: a user's row is the sum of its items' rows, and noise.
 
-    A subclass only says what the item rows are. They are forced into norm 1 here, so the promise holds for any.
+    A subclass says what the item rows are. They are forced into norm 1 here, so the promise holds for any.
     """
 
     @classmethod
@@ -175,7 +171,7 @@ class Projection(Strategy):
         """Return the one step: rows."""
         rows = Step(
             name="rows",
-            purpose=PURPOSE,
+            purpose="adds up the rows of each user's items",
             sensitivity=declared.change,
             share=1.0,
             rows=declared.users,
@@ -206,7 +202,6 @@ class RandomProjection(Projection):
     rows_cancel: ClassVar[bool] = True
 
     dim: int | None = DEFAULT_DIM
-    """Columns of the published matrix; None takes 200, as in the paper."""
 
     @classmethod
     def default_dim(cls, guarantee: Guarantee) -> int | None:

@@ -35,8 +35,6 @@ class Features(Projection):
 
     features: ItemFeatures | None = None
     """None describes a strategy without the means to run it, as a certificate does."""
-    dim: int | None = None
-    """Columns of the published matrix; None takes 8, or 4 below ε = 4, or as many as there are."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -34,15 +34,9 @@ def guide(
 ) -> IntegerArray:
     """Return guide rows of ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
 
-    Each leading principal direction is scaled to the root of the share of its variance that is not noise. Where there
-    are fewer columns than ``dim``, the rest are zeros; rows that say nothing, most of them the same, give zeros alone.
-
-    Args:
-        rows: one noisy row per user.
-        dim: columns of the guide.
-        sigma: standard deviation of the noise in the rows, as far as is known.
-        percentile: rows longer than this percentile of their norms are clipped to it.
-        present: users who have a row; the others get a row of zeros and count for nothing.
+    Each leading principal direction is scaled to the root of the share of its variance that is not noise, of standard
+    deviation ``sigma``; rows beyond the ``percentile`` of their norms are clipped to it. Where there are fewer columns
+    than ``dim``, the rest are zeros; so are rows of users who are not ``present``, and rows most of which are alike.
     """
     there = np.ones(len(rows), dtype=bool) if present is None else present
     largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))  # nan where there is one
@@ -126,14 +120,40 @@ class LearntInRounds(Strategy):
         """Return a centring step and a step of rows per round; along given item vectors there is nothing to centre."""
         steps = []
         for number, (share, width) in enumerate(self.rounds, 1):
-            given = number == 1 and self.learns_from_unlisted
-            last = number == len(self.rounds)
+            given, last = number == 1 and self.learns_from_unlisted, number == len(self.rounds)
             centring = 0.0 if given else share * self.centring
             if centring:
-                steps.append(_centring_step(number, declared, width, centring))
-            name = _rows(number, last=last)
-            steps.append(_row_step(name, declared, width, share - centring, given=given, last=last))
+                centre = Step(
+                    name=f"centre of round {number}",
+                    purpose="finds the mean of the guide over all ratings, to take it out",
+                    sensitivity=declared.change * (1 + COUNT_WEIGHT**2) ** 0.5,
+                    share=centring,
+                    rows=1,
+                    numbers=width + 1,
+                    moved=width + 1,
+                    most=MAX_RATINGS,
+                    spread=spread(declared),
+                    published=False,
+                )
+                steps.append(centre)
+            along = "given vectors" if given else "along directions that their raters gave them"
+            rows = Step(
+                name=self._rows(number),
+                purpose=f"adds up each user's items, {along}" + ("" if last else ", to guide the next round"),
+                sensitivity=declared.change,
+                share=share - centring,
+                rows=declared.users,
+                numbers=width,
+                moved=width * (1 if given else declared.users),
+                spread=spread(declared),
+                kind=SumKind.GIVEN if given else SumKind.LEARNT,
+                published=last,
+            )
+            steps.append(rows)
         return tuple(steps)
+
+    def _rows(self, number: int) -> str:
+        return "rows" if number == len(self.rounds) else f"rows of round {number}"
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return the last round's rows; everything learnt about items is erased."""
@@ -141,8 +161,7 @@ class LearntInRounds(Strategy):
         with Secrets() as secrets:
             rows, before = self.start(entries, run, secrets), ""
             for number, (_, width) in enumerate(self.rounds, 1):
-                name = _rows(number, last=number == len(self.rounds))
-                items = rows
+                name, items = self._rows(number), rows
                 if before or not self.learns_from_unlisted:
                     if before:
                         rows = guide(rows, width, sigma=run.step(before).grid.sigma, percentile=self.percentile)
@@ -154,47 +173,11 @@ class LearntInRounds(Strategy):
 
 
 def spread(declared: Declared) -> int:
-    """Return how many units of ratings can lie behind one number that a change touches; see :class:`Step`.
+    """Return how many units of ratings can lie behind one number that a change touches.
 
     A user's units before and after both count, twice what is needed: that covers sums of squares beyond 2^53.
     """
     return declared.bounds.levels if declared.unit is Unit.RATING else 2 * declared.bounds.most_units
-
-
-def _rows(number: int, *, last: bool) -> str:
-    return "rows" if last else f"rows of round {number}"
-
-
-def _row_step(name: str, declared: Declared, width: int, share: float, *, given: bool, last: bool) -> Step:
-    along = "given vectors" if given else "along directions that their raters gave them"
-    return Step(
-        name=name,
-        purpose=f"adds up each user's items, {along}" + ("" if last else ", to guide the next round"),
-        sensitivity=declared.change,
-        share=share,
-        rows=declared.users,
-        numbers=width,
-        moved=width * (1 if given else declared.users),
-        spread=spread(declared),
-        kind=SumKind.GIVEN if given else SumKind.LEARNT,
-        published=last,
-    )
-
-
-def _centring_step(number: int, declared: Declared, width: int, share: float) -> Step:
-    return Step(
-        name=f"centre of round {number}",
-        purpose="finds the mean of the guide over all ratings, to take it out",
-        sensitivity=declared.change * (1 + COUNT_WEIGHT**2) ** 0.5,
-        share=share,
-        rows=1,
-        numbers=width + 1,
-        moved=width + 1,
-        spread=spread(declared),
-        most=MAX_RATINGS,
-        kind=SumKind.GIVEN,
-        published=False,
-    )
 
 
 def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> IntegerArray:

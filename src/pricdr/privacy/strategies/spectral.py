@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from pricdr.arrays import Float64Array, IntegerArray
+from pricdr.arrays import Float64Array, IntArray, IntegerArray
 from pricdr.data.blocks import Matrix, Transposed
 from pricdr.data.csr import CSR, sp, with_values
 from pricdr.data.ids import Ids
@@ -31,36 +31,21 @@ BUCKET_CAP: Final = 16
 """Ratings of one user that count in one bucket. A cap on single entries moves no further than the entries do."""
 
 
-def _step_name(number: int) -> str:
-    return f"item sums {number}"
-
-
-def into_buckets(
-    entries: Matrix, items: Ids, buckets: int, stream: Stream, *, cap: int
-) -> tuple[Matrix, npt.NDArray[np.int64]]:
+def into_buckets(entries: Matrix, items: Ids, buckets: int, stream: Stream, *, cap: int) -> tuple[Matrix, IntArray]:
     """Return the same ratings over hashed items, and each item's bucket.
 
     Ratings of a user in one bucket add up, to ``cap`` units at most. The hash is keyed, and which items exist shows
     nowhere: every bucket has a row and noise.
     """
     bucket_of = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
-    return entries.converted(_IntoBuckets(bucket_of, buckets, cap), buckets), bucket_of
+    return entries.converted(partial(_hashed, bucket_of, buckets, cap), buckets), bucket_of
 
 
-@dataclass(frozen=True, eq=False)
-class _IntoBuckets:
-    """Hashes the items of a block of users."""
-
-    bucket_of: npt.NDArray[np.int64]
-    buckets: int
-    cap: int
-
-    def __call__(self, block: CSR) -> CSR:
-        """Return the same ratings over buckets."""
-        shape = block.shape[0], self.buckets
-        summed = sp.csr_array((block.data, self.bucket_of[block.indices], block.indptr), shape=shape, copy=True)
-        summed.sum_duplicates()
-        return with_values(summed, np.minimum(summed.data, self.cap))
+def _hashed(bucket_of: IntArray, buckets: int, cap: int, block: CSR) -> CSR:
+    shape = block.shape[0], buckets
+    summed = sp.csr_array((block.data, bucket_of[block.indices], block.indptr), shape=shape, copy=True)
+    summed.sum_duplicates()
+    return with_values(summed, np.minimum(summed.data, cap))
 
 
 class LearnFrom(Enum):
@@ -169,7 +154,7 @@ class Spectral(LearntInRounds):
         """
         by_item, prior = Transposed(ratings), self.user_prior * entries.bounds.largest**2
         for number in range(1, self.item_rounds + 1):
-            name = _step_name(number)
+            name = f"item sums {number}"
             users = directions(by_item, whole_guide(item_rows), value=entries.value, prior=prior, secrets=secrets)
             noisy = noisy_sums(
                 by_item,
@@ -213,10 +198,10 @@ class Spectral(LearntInRounds):
         numbers = self.rounds[0][1] + 1
         return [
             Step(
-                name=_step_name(number + 1),
-                purpose=f"learns which way items point, round {number + 1} of {self.item_rounds}",
+                name=f"item sums {number}",
+                purpose=f"learns which way items point, round {number} of {self.item_rounds}",
                 sensitivity=declared.change * (1 + self.count_weight**2) ** 0.5,
-                share=2.0**number / (2.0**self.item_rounds - 1),  # each gets twice what the one before got
+                share=2.0 ** (number - 1) / (2.0**self.item_rounds - 1),  # each gets twice what the one before got
                 rows=rows,
                 numbers=numbers,
                 moved=rows * numbers,
@@ -226,5 +211,5 @@ class Spectral(LearntInRounds):
                 published=False,
                 payer=UserGroup.UNLISTED,
             )
-            for number in range(self.item_rounds)
+            for number in range(1, self.item_rounds + 1)
         ]

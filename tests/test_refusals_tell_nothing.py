@@ -106,4 +106,4 @@ def test_a_threshold_above_all_leaves_users_and_items_without_ratings(tmp_path):
     (tmp_path / "r.csv").write_text("user,item,rating\na,x,2\n")
     reading = read(tmp_path / "r.csv", threshold=3)
     assert (reading.ratings.users, reading.ratings.items, len(reading.ratings)) == (("a",), ("x",), 0)
-    assert reading.dropped == (("rated below 3", 1),)
+    assert reading.dropped == {"rated below 3": 1}

@@ -101,8 +101,11 @@ def test_columns_may_be_named(taken):
     ratings = taken(frame, user="buyer", item="thing", rating="label")
     assert (ratings.users, ratings.items, ratings.matrix.data.tolist()) == (("a",), ("y",), [2.0])
     assert taken(frame, user="buyer").items == ("x",)
-    with pytest.raises(ParameterError, match="different columns"):
+    assert taken(frame, user="thing", item="user").users == ("y",)
+    with pytest.raises(InputError, match="no item column in the header"):
         taken(frame, user="item")
+    with pytest.raises(ParameterError, match="different columns"):
+        taken(frame, user="thing", item="thing")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_what_is_peculiar_to_pandas_and_arrow(refused):
     half = pd.DataFrame({"user": pd.Series(["a", "\ud800"], dtype=object), "item": ["x", "y"]})
     assert "row 2: the user id" in refused(lambda: Ratings.of(half))
     twice = pd.DataFrame([["a", "b", "x"]], columns=["user", "user", "item"])
-    assert "'user' more than once" in refused(lambda: Ratings.of(twice))
+    assert "more than once: 'user'" in refused(lambda: Ratings.of(twice))
     numbered = pd.DataFrame([["a", "x"]], columns=[0, 1])
     assert Ratings.of(numbered, user="0", item="1").users == ("a",)
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["user", "user"])

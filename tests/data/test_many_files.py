@@ -53,8 +53,8 @@ def test_progress_is_that_of_all_files_together(folder, tmp_path):
     told = []
     with Workspace.opened(tmp_path) as workspace:
         given, report = find_inputs(folder), lambda *report: told.append(report)
-        with opened_table(given, ReadOptions(), workspace, progress=report) as table:
-            assert table.size == told[-1][1] == told[-1][2]
+        with opened_table(given, ReadOptions(), workspace, progress=report):
+            assert given.size == told[-1][1] == told[-1][2]
     assert {what for what, *_ in told} == {f"reading {folder}"}
     assert [done for _, done, *_ in told] == sorted(done for _, done, *_ in told)
 

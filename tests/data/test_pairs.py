@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, strategies as st
 
 from pricdr.data.ids import read_ids
-from pricdr.data.pairs import DomainPair, prepare, prepare_core, prepare_paper, save_pair
+from pricdr.data.pairs import DomainPair, prepare, save_pair
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, OutputError, ParameterError
@@ -84,7 +84,7 @@ def test_preparing_against_a_literal_version(seed, n, core, threshold):
 def test_users_are_matched_by_id_not_by_position():
     source = Ratings.from_triples(["a", "b"], ["x", "y"], [3, 4])
     target = source.select(users=("b", "a")).select(items=("y", "x"))
-    pair = prepare_core(source, target, core=1)
+    pair = prepare(source, target, core=1)
     assert pair.users == ("a", "b")
     assert cells_of(pair.source) == cells_of(pair.target) == {("a", "x"): 3, ("b", "y"): 4}
 
@@ -95,10 +95,10 @@ def block(value: float = 4.0, users: int = 7) -> Ratings:
 
 
 def test_what_was_done_is_disclosed():
-    pair = prepare_paper(block(), block())
+    pair = prepare(block(), block())
     text = "the paper's five steps (rating >= 3, more than 5 positives per user and item, common users)"
     assert pair.source.filtered_by == pair.target.filtered_by == text
-    core = prepare_core(pair.source, block(), core=2, threshold=None)
+    core = prepare(pair.source, block(), core=2, threshold=None)
     once = "a joint 2-core (all ratings, at least 2 ratings per user and domain and per item, common users)"
     assert core.target.filtered_by == once
     assert core.source.filtered_by == f"{text}, then {once}"

@@ -90,7 +90,7 @@ def test_columns_thresholds_and_bad_rows_hold_for_queries_too(database, refused)
     missing = "CASE WHEN item = 8 THEN NULL ELSE item END AS item"
     nulls = Query.of(address, f'SELECT {missing}, "user" FROM ratings ORDER BY rating = 3.0, rating')
     assert refused(lambda: read(nulls)) == f"the {kind} query: row 4: the item id is empty (null)"
-    assert read(nulls, skip_bad_rows=True, most_bad_rows=0.25).bad_rows.count == 1
+    assert read(nulls, skip_bad_rows=True, most_bad_rows=0.25).bad == 1
     assert "1 of 4 rows is bad" in refused(lambda: read(nulls, skip_bad_rows=True))
     typed = {
         "SELECT id AS user, item FROM ratings": "holds BLOB; ids must be text or whole numbers (cast",

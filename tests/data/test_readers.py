@@ -53,7 +53,7 @@ def test_every_format_gives_the_same_ratings_whatever_the_line_ends(name, write)
         assert cells(reading.ratings) == CELLS
         assert (reading.ratings.users, reading.ratings.items) == (("jörg", "zoë"), ("x", "é1"))
         assert (reading.rows, reading.repeats.rows) == (3, 0)
-        assert reading.dropped == ((("blank lines", blanks),) if blanks else ())
+        assert reading.dropped == ({"blank lines": blanks} if blanks else {})
         assert (reading.has_values, reading.rating_range) == (True, (1.5, 4.0))
 
 
@@ -199,7 +199,7 @@ def test_a_bad_row_is_skipped_counted_and_shown(write, bad, at):
     with pytest.raises(InputError):
         read(path)
     reading = read(path, skip_bad_rows=True)
-    assert (reading.rows, len(reading.ratings), reading.bad_rows.count) == (200, 199, 1)
+    assert (reading.rows, len(reading.ratings), reading.bad) == (200, 199, 1)
     assert reading.ratings.users == tuple(sorted(f"u{n}" for n in range(199)))
     shown = reading.summary().splitlines()
     assert shown[1] == "  skipped: 1 bad rows; the first:"
@@ -214,7 +214,7 @@ def test_too_many_bad_rows_are_refused_and_the_limit_can_be_set(write, refused):
     assert fault in refused(lambda: read(path, skip_bad_rows=True))
     reading = read(path, skip_bad_rows=True, most_bad_rows=0.03)
     places = ["row 98 (line 99)", "row 99 (line 100) is too short", "row 100 (line 101)"]
-    assert [fault.split(":")[0] for fault in reading.bad_rows.first] == places
+    assert [fault.split(":")[0] for fault in reading.first_bad] == places
     nothing = write("n.csv", "user,item\n,x\n,y\n")
     assert "no row of it can be used" in refused(lambda: read(nothing, skip_bad_rows=True, most_bad_rows=1))
 
@@ -227,15 +227,15 @@ def test_bad_rows_of_json_lines_and_parquet(write, tmp_path):
     bad += ['{"user": 5, "item": "i", "rating": 1' + "0" * 400 + "}"]
     path = write("r.jsonl", "\n".join([*bad[:2], *good[:5], "", *bad[2:], *good[5:]]))
     reading = read(path, skip_bad_rows=True, most_bad_rows=0.5)
-    assert (reading.rows, reading.bad_rows.count, len(reading.ratings)) == (19, 9, 10)
-    assert reading.bad_rows.first[0].startswith("row 1 (line 1) is not a JSON object")
-    assert reading.bad_rows.first[2].startswith("row 8 (line 9) has no item")
-    assert reading.dropped == (("blank lines", 1),)
+    assert (reading.rows, reading.bad, len(reading.ratings)) == (19, 9, 10)
+    assert reading.first_bad[0].startswith("row 1 (line 1) is not a JSON object")
+    assert reading.first_bad[2].startswith("row 8 (line 9): no item column in the object ['user']")
+    assert reading.dropped == {"blank lines": 1}
     frame = pl.DataFrame({"user": [*"abcdef", None], "item": [*"uvwxyz", ""], "rating": [1.0] * 5 + [None, 1.0]})
     frame.write_parquet(tmp_path / "r.parquet")
     parquet = read(tmp_path / "r.parquet", skip_bad_rows=True, most_bad_rows=0.5)
     assert parquet.ratings.users == tuple("abcde")
-    assert parquet.bad_rows.first == ("row 6: the rating is empty", "row 7: the user id is empty (null)")
+    assert parquet.first_bad == ("row 6: the rating is empty", "row 7: the user id is empty (null)")
 
 
 def test_stars_are_recognised(write):

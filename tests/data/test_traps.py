@@ -35,7 +35,7 @@ def test_an_open_quote_swallows_no_row(write, refused, place):
     path = write("r.csv", f"user,item,rating,note\n{bad}\n{rows}{closing}\n")
     assert "row 1 (line 2) is not valid: a quoted field does not end on its line" in refused(lambda: read(path))
     reading = read(path, skip_bad_rows=True)
-    assert (reading.rows, reading.bad_rows.count) == (2002, 1)
+    assert (reading.rows, reading.bad) == (2002, 1)
     assert len(reading.ratings.users) == 2000
 
 
@@ -76,7 +76,7 @@ def test_a_large_file_of_mixed_line_ends_is_read_to_its_end(write):
     assert path.stat().st_size > 32 << 20
     reading = read(path, skip_bad_rows=True)
     assert (reading.rows, len(reading.ratings)) == (1_700_001, 1_700_000)
-    assert reading.bad_rows.first[0].startswith("row 1700001 (line 1700002): the rating 'five'")
+    assert reading.first_bad[0].startswith("row 1700001 (line 1700002): the rating 'five'")
 
 
 @given(st.lists(st.sampled_from(["a", '"', '""', ",", "::", " ", "é", ":"]), max_size=9), st.sampled_from([",", "::"]))
@@ -187,7 +187,7 @@ OBJECTS = {
     '{"user": {"id": 1}, "item": "x", "rating": 1}': "must be text or a whole number",
     '{"user": 1e3, "item": "x", "rating": 1}': "the user id 1000.0 must be text or a whole number",
     '{"user": true, "item": "x", "rating": 1}': "must be text or a whole number",
-    '{"user": "a", "user": "b", "item": "x", "rating": 1}': "cannot be used",
+    '{"user": "a", "user": "b", "item": "x", "rating": 1}': "the object names a column more than once: 'user'",
     '{"user": "a", "item": "x", "rating": 1} {}': "is not a JSON object",
     '["user"]': "is not a JSON object",
 }

@@ -24,10 +24,10 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.reading.columns import find_named
+from pricdr.data.reading.columns import find_columns, find_named
 from pricdr.data.reading.formats import ReadOptions, by_position, identifier, judged, typed_source
 from pricdr.data.reading.inputs import Query
-from pricdr.data.reading.read import MemoryReading, RatingsTable, connected, encode, explained
+from pricdr.data.reading.read import MemoryReading, RatingsTable, RowReport, connected, encode, explained
 from pricdr.data.reading.text_files import explaining_os_errors, file_refusal, refusal, shorten
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
@@ -66,9 +66,9 @@ def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryR
         explained(_FRAME, workspace, memory),
         connected(workspace, [], memory) as connection,
     ):
-        table = RatingsTable(connection, _FRAME, ReadOptions(time_asked="time" in named))
+        table = RatingsTable(connection, RowReport(name=_FRAME), ReadOptions(time_asked="time" in named))
         add(table, frame, named)
-        if not table.rows:
+        if not table.report.rows:
             raise refusal(_FRAME, "it has columns and no rows")
         return encode(table, with_times=with_times)
 
@@ -95,7 +95,7 @@ def _add_arrow(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa: 
         described = connection.execute(f"DESCRIBE {_GIVEN}").fetchall()
     except (duckdb.Error, AttributeError, ValueError, TypeError) as error:
         raise refusal(_FRAME, f"cannot be read: {shorten(str(error), 100)}") from error
-    found = find_named(_FRAME, [name for name, *_ in described], named)
+    found = find_columns(_FRAME, [name for name, *_ in described], named)
     typed = {role: (f"c{at}", described[at][1], None) for role, at in found.items()}
     table.add(typed_source(_FRAME, by_position(_GIVEN, len(described)), typed, table.options))
 
@@ -105,7 +105,7 @@ def _add_polars(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa:
     import polars as pl
 
     try:
-        found = find_named(_FRAME, frame.collect_schema().names(), named)
+        found = find_columns(_FRAME, frame.collect_schema().names(), named)
         # By position, not by name: polars would take ^user$ for a pattern.
         wanted = frame.lazy().select(pl.nth(at).alias(role) for role, at in found.items()).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -116,7 +116,7 @@ def _add_polars(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa:
 def _add_pandas(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa: ANN401
     """Add numbers as arrays and everything else as Python values, which pandas has many ways to store."""
     columns: dict[str, Any] = {}
-    for role, at in find_named(_FRAME, [str(name) for name in frame.columns], named).items():
+    for role, at in find_columns(_FRAME, [str(name) for name in frame.columns], named).items():
         column = frame.iloc[:, at]
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
             columns[role] = column.to_numpy()
@@ -136,14 +136,14 @@ def add_query(table: RatingsTable, query: Query) -> None:
     """Add the rows of a query to a table, some at a time."""
     table.options.refuse_unused(f"is for files of ratings, not for {query}", "delimiter", "encoding", "format")
     (_add_sqlite if query.database == "sqlite" else _add_postgresql)(table, query)
-    if not table.rows:
+    if not table.report.rows:
         raise file_refusal(str(query), "it returns no rows")
 
 
 def _positions(table: RatingsTable, header: list[str]) -> dict[str, int]:
     if len(header) < 2:
-        raise file_refusal(table.name, f"it selects {len(header)} column; a user and an item column are needed")
-    return find_named(table.name, header, table.options.columns, need_rating=table.options.need_rating)
+        raise file_refusal(table.report.name, f"it selects {len(header)} column; a user and an item column are needed")
+    return find_named(table.report.name, header, table.options.columns, need_rating=table.options.need_rating)
 
 
 def _add_postgresql(table: RatingsTable, query: Query) -> None:
@@ -176,7 +176,7 @@ def add_columns(table: RatingsTable, given: object, roles: Iterable[str], *, wit
     table.connection.register(_GIVEN, given)
     kinds = {name: kind for name, kind, *_ in table.connection.execute(f"DESCRIBE {_GIVEN}").fetchall()}
     typed = {role: (identifier(role), kinds[role], None) for role in roles}
-    source = typed_source(table.name, _GIVEN, typed, table.options, table.rows)
+    source = typed_source(table.report.name, _GIVEN, typed, table.options, table.report.rows)
     if with_faults:
         source = replace(source, valid="fault IS NULL", record="fault", explain=lambda fault: fault)
     table.add(source)

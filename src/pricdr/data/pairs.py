@@ -47,10 +47,9 @@ class DomainPair:
         A shop that lists a product in both domains has its ratings in both. A target rating hidden from training then
         still lies in the source, and what crosses is the answer.
         """
-        in_target = {raters for raters in _raters(self.target) if raters is not None}
-        return tuple(
-            item for item, raters in zip(self.source.items, _raters(self.source), strict=True) if raters in in_target
-        )
+        in_target = set(_raters(self.target)) - {None}
+        both = zip(self.source.items, _raters(self.source), strict=True)
+        return tuple(item for item, raters in both if raters in in_target)
 
     def without_duplicates(self) -> "DomainPair":
         """Return the same pair with duplicate items left out of the source; the target, and so its split, stays."""
@@ -85,54 +84,46 @@ def _raters(ratings: Ratings) -> list[bytes | None]:
 
 
 def prepare(
-    source: RatingsLike, target: RatingsLike, *, threshold: float | None = 3.0, core: int | None = None
+    source: RatingsLike,
+    target: RatingsLike,
+    *,
+    threshold: float | None = 3.0,
+    core: int | None = None,
+    more_than: int = _MORE_THAN,
 ) -> DomainPair:
-    """Prepare two domains as the paper does, or, with ``core``, as a joint K-core.
+    """Prepare two domains by the paper's five steps, each once, or, with ``core``, as a joint K-core.
+
+    The five steps: 1. keep what is rated at least ``threshold``; 2. per domain keep users with more than 5 of those; 3.
+    keep the users of both domains; 4. per domain keep items with more than 5 of those; 5. step 3 again. A joint K-core
+    is the largest pair where each user has K ratings in both domains and each item K.
 
     Args:
         source: Raw ratings of one domain, or a data frame of them.
         target: Raw ratings of the other; users are matched by id.
         threshold: Keep what is rated at least this; ``None`` keeps everything.
-        core: The K of :func:`prepare_core`; without it :func:`prepare_paper` is used.
+        core: The K of a joint K-core.
+        more_than: For other readings of the paper's words; its own figures come from 5.
 
     >>> r = Ratings.from_triples(["a", "a", "b", "b", "c"], ["x", "y", "x", "y", "x"], [3, 4, 5, 3, 5])
     >>> prepare(r, r, core=2).users
     ('a', 'b')
     """
-    source, target = Ratings.of(source), Ratings.of(target)
+    rated = "all ratings" if threshold is None else f"rating >= {threshold:g}"
+    left, size = _common(Ratings.of(source), Ratings.of(target), threshold), -1
     if core is None:
-        return prepare_paper(source, target, threshold)
-    return prepare_core(source, target, core=core, threshold=threshold)
-
-
-def prepare_paper(
-    source: Ratings, target: Ratings, threshold: float | None = 3.0, *, more_than: int = _MORE_THAN
-) -> DomainPair:
-    """Prepare two domains by the paper's five steps, each once.
-
-    1. Keep what is rated at least ``threshold``; 2. per domain keep users with more than 5 of those; 3. keep
-    the users of both domains; 4. per domain keep items with more than 5 of those; 5. step 3 again.
-    ``more_than`` is for other readings of the paper's words: its own figures come from 5.
-    """
-    emptied = f"more than {more_than} positives in both domains"
-    left = _common(source, target, threshold)
-    left = _with_users(left, more_than + 1, emptied=f"no user has {emptied}")
-    left = _with_items(left, more_than + 1)
-    left = _with_users(left, 1, emptied=f"no common user has an item with {emptied}")
-    rule = f"more than {more_than} positives per user and item, common users"
-    return _disclosing(left, f"the paper's five steps ({_rated(threshold)}, {rule})")
-
-
-def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: float | None = 3.0) -> DomainPair:
-    """Return the joint K-core: the largest pair where each user has K ratings in both domains and each item K."""
+        emptied = f"more than {more_than} positives in both domains"
+        left = _with_users(left, more_than + 1, emptied=f"no user has {emptied}")
+        left = _with_items(left, more_than + 1)
+        left = _with_users(left, 1, emptied=f"no common user has an item with {emptied}")
+        rule = f"more than {more_than} positives per user and item, common users"
+        return _disclosing(left, f"the paper's five steps ({rated}, {rule})")
     require_count(core=core)
     emptied = f"no user has {core} ratings in both domains on items with {core} ratings"
-    left, size = _common(source, target, threshold), -1
     # Removing a user can push an item below K and the other way round: go on until nothing changes.
     while size != (size := sum(map(len, left))):
         left = _with_items(_with_users(left, core, emptied=emptied), core)
     rule = f"at least {core} ratings per user and domain and per item, common users"
-    return _disclosing(left, f"a joint {core}-core ({_rated(threshold)}, {rule})")
+    return _disclosing(left, f"a joint {core}-core ({rated}, {rule})")
 
 
 def save_pair(pair: DomainPair, folder: Path) -> None:
@@ -152,19 +143,20 @@ def _common(source: Ratings, target: Ratings, threshold: float | None) -> list[R
             f"preparing leaves nothing: no user id occurs in both domains (their first ids: {first}); "
             "are the user and item columns swapped?"
         )
-    return [_at_least(name, side, threshold).select(users) for name, side in (("source", source), ("target", target))]
-
-
-def _at_least(name: str, ratings: Ratings, threshold: float | None) -> Ratings:
-    if threshold is None:
-        return ratings
-    if not ratings.has_values:
-        raise InputError(f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none")
-    kept = ratings.at_least(threshold)
-    if not len(kept):
-        hint = "use --threshold none where values are not ratings"
-        raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
-    return replace(kept, threshold=ratings.threshold)  # what is disclosed of a pair names the threshold
+    sides = []
+    for name, side in (("source", source), ("target", target)):
+        kept = side
+        if threshold is not None:
+            if not side.has_values:
+                rule = f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none"
+                raise InputError(rule)
+            # What is disclosed of a pair names the threshold.
+            kept = replace(side.at_least(threshold), threshold=side.threshold)
+            if not len(kept):
+                hint = "use --threshold none where values are not ratings"
+                raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
+        sides.append(kept.select(users))
+    return sides
 
 
 def _with_users(sides: list[Ratings], at_least: int, *, emptied: str) -> list[Ratings]:
@@ -188,7 +180,3 @@ def _disclosing(sides: list[Ratings], filtered_by: str) -> DomainPair:
     before = [f"{side.filtered_by}, then " if side.filtered_by is not None else "" for side in sides]
     left = _with_items(sides, 1)
     return DomainPair(*(side.disclosing(text + filtered_by) for side, text in zip(left, before, strict=True)))
-
-
-def _rated(threshold: float | None) -> str:
-    return "all ratings" if threshold is None else f"rating >= {threshold:g}"

@@ -7,9 +7,10 @@ users, who look like newcomers. Every held-out item comes with unrated items, it
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +18,8 @@ import numpy as np
 
 from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.csr import CSR, entry_rows, row_counts
-from pricdr.data.ids import require_ids
-from pricdr.data.ratings import Ratings, RatingsLike
+from pricdr.data.ids import Ids, require_ids
+from pricdr.data.ratings import Ratings, RatingsLike, position_of
 from pricdr.data.reading.formats import CSV
 from pricdr.data.reading.read import read_ratings
 from pricdr.data.tables import Columns, read_delimited, read_positions, texts, write_ratings, write_table
@@ -64,8 +65,8 @@ class HeldOut:
 
     def __repr__(self) -> str:
         """Show sizes only: what was rated is private."""
-        users = len(self.starts)
-        held_out = f"{users} users" if users == len(self) else f"{len(self)} items of {users} users"
+        users = f"{len(self.starts)} users"
+        held_out = users if len(self.starts) == len(self) else f"{len(self)} items of {users}"
         return f"HeldOut({held_out}, {self.negatives.shape[1]} negatives each)"
 
     @cached_property
@@ -75,7 +76,7 @@ class HeldOut:
 
     @property
     def evaluated(self) -> IntArray:
-        """Each user once, in the order of the rows."""
+        """Each user once, in order."""
         return self.users[self.starts]
 
     @property
@@ -144,21 +145,17 @@ class Split:
         simulation = Simulation(seed)
         whole, (trained, tested, validated) = _united(train, test, validation)
         rows = entry_rows(whole.matrix)
+        repeated = only_one = "every rating given for that is also in another part"
         if validation is None:
             validated = _one_of_each(whole, trained, simulation)
-        repeated = "every rating given for that is also in another part"
-        only_one = repeated if validation is not None else "no user has two ratings to train on"
-        for mask, lack in (
-            (trained, "train on"),
-            (tested, f"test by: {repeated}"),
-            (validated, f"validate by: {only_one}"),
-        ):
+            only_one = "no user has two ratings to train on"
+        lacks = ("train on", f"test by: {repeated}", f"validate by: {only_one}")
+        for mask, lack in zip((trained, tested, validated), lacks, strict=True):
             if not mask.any():
                 raise InputError(f"nothing is left to {lack}")
         hidden = _newcomers(len(whole.users), np.intersect1d(rows[tested], rows[trained]), cold, simulation)
         kept = _training_part(whole, trained & ~validated & ~hidden[rows])
-        held_out = _with_negatives(whole, validated, tested, simulation)
-        return cls(kept, *held_out, seed, "ratings that were given apart")
+        return cls(kept, *_with_negatives(whole, validated, tested, simulation), seed, "ratings that were given apart")
 
     def __repr__(self) -> str:
         """Show sizes only: what was rated is private."""
@@ -200,8 +197,8 @@ def split(
 ) -> Split:
     """Hold out items of each user for testing and one for validation, as ``pricdr split`` does.
 
-    Each rated pair counts as 1, whatever its value. Users and items without any are left out, and users with too few
-    are trained on but not evaluated: there must be one item to validate by and one to train on.
+    Each rated pair counts as 1, whatever its value; users and items without any are left out. A user with too few to
+    test, to validate and to train by is trained on but not evaluated.
 
     Args:
         ratings: The target's ratings, or a data frame of them.
@@ -219,20 +216,17 @@ def split(
     >>> split(ratings)
     Split(303 ratings to train on, 1 users evaluated, 0 of them cold)
     """
-    if isinstance(ratings, Ratings):
-        given = ratings
-        if isinstance(times, str):
-            raise InputError(f"times={times!r:.60} names a column of a data frame, and Ratings have no times")
-    elif times is None:
-        given = Ratings.of(ratings)
-    elif isinstance(times, str):
+    if isinstance(ratings, Ratings) and isinstance(times, str):
+        raise InputError(f"times={times!r:.60} names a column of a data frame, and Ratings have no times")
+    if isinstance(times, str):
         from pricdr.data.frames import read_frame
 
         reading = read_frame(ratings, {"time": times}, with_times=True)
-        given, times = reading.ratings, reading.times
-    else:
+        ratings, times = reading.ratings, reading.times
+    elif times is not None and not isinstance(ratings, Ratings):
         # Ratings are sorted by their ids: a column in the order of the frame's rows would silently belong to others.
         raise InputError("times must be the name of a column where ratings are a data frame, whose rows are reordered")
+    given = Ratings.of(ratings)
     if times is not None and threshold is not None and len(times) == len(given):
         times = times[given.matrix.data >= threshold]
     kept = given.positives(threshold).rated()
@@ -253,8 +247,13 @@ def hold_out(
     require_count(test_items=test_items)
     require_share(cold=cold)
     counts = row_counts(ratings.matrix)
-    fewest = test_items + _FEWEST - 1
-    tests = np.where(counts >= fewest, _items_to_test(counts, test_items, ratio), 0)
+    fewest, wanted = test_items + _FEWEST - 1, np.asarray(test_items)
+    if ratio is not None:
+        require_probability(ratio=ratio)
+        if test_items != 1:
+            raise ParameterError("test_items and ratio exclude each other: both say how much is held out")
+        wanted = np.clip(np.floor(ratio * counts + 0.5).astype(np.int64), 1, counts - _FEWEST + 1)
+    tests = np.where(counts >= fewest, wanted, 0)
     evaluated = np.flatnonzero(tests)
     if not len(evaluated):
         raise InputError(f"no user has {fewest} ratings or more: nothing can be held out")
@@ -369,17 +368,6 @@ def drawn_at_random(protocol: str) -> tuple[int, float | None] | None:
         return int(several[1]), None
     share = re.fullmatch(r"([0-9.]{1,12}(?:e-[0-9]{1,3})?) % of each user's ratings, at random", protocol)
     return None if share is None else (1, float(share[1]) / 100)
-
-
-def _items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> IntArray | int:
-    """Return how many items of each user with enough ratings are tested by."""
-    if ratio is None:
-        return test_items
-    require_probability(ratio=ratio)
-    if test_items != 1:
-        raise ParameterError("test_items and ratio exclude each other: both say how much is held out")
-    rounded = np.floor(ratio * counts + 0.5).astype(np.int64)
-    return np.asarray(np.clip(rounded, 1, counts - _FEWEST + 1))
 
 
 def _at_random(matrix: CSR, tests: IntArray, simulation: Simulation) -> tuple[BoolArray, BoolArray]:
@@ -544,15 +532,20 @@ def read_official(path: Path, ratings: Ratings) -> Split:
         users, valid, test, negatives = (columns[name] for name in ("user", "valid_item", "test_item", "negatives_99"))
     except KeyError as error:
         raise InputError(f"{path} is not a split: user, valid_item, test_item and negatives_99 are needed") from error
-    at_user = _positions(path, "user", ratings.users, users)
     lists = [row.split(" ") for row in negatives]
     if len({len(row) for row in lists}) != 1:
         raise InputError(f"{path}: every user needs the same number of negatives")
-    flat = _positions(path, "item", ratings.items, [item for row in lists for item in row])
-    shared = flat.reshape(len(lists), -1)
-    parts = (
-        _from_file(path, at_user, _positions(path, "item", ratings.items, items), shared) for items in (valid, test)
-    )
+
+    def positions(what: str, ids: Ids, names: Iterable[str]) -> IntArray:
+        at = position_of(ids)
+        try:
+            return np.array([at[name] for name in names], dtype=np.int64)
+        except KeyError as error:
+            raise InputError(f"{path} names the {what} {error.args[0]!r:.60}, which is not in the ratings") from error
+
+    at_user = positions("user", ratings.users, users)
+    shared = positions("item", ratings.items, chain(*lists)).reshape(len(lists), -1)
+    parts = (_from_file(path, at_user, positions("item", ratings.items, items), shared) for items in (valid, test))
     return official(ratings, *parts)
 
 
@@ -583,11 +576,3 @@ def _from_file(path: Path, users: IntArray, items: IntArray, negatives: IntArray
 
 def _pairs(ratings: Ratings, users: IntArray, items: IntArray) -> Columns:
     return {"user": texts(ratings.users, users), "item": texts(ratings.items, items)}
-
-
-def _positions(path: Path, what: str, ids: Sequence[str], names: Sequence[str]) -> IntArray:
-    at = {name: position for position, name in enumerate(ids)}
-    try:
-        return np.array([at[name] for name in names], dtype=np.int64)
-    except KeyError as error:
-        raise InputError(f"{path} names the {what} {error.args[0]!r:.60}, which is not in the ratings") from error

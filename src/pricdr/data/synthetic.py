@@ -6,6 +6,7 @@ match. Synthetic all the same: what helps here shows what is possible, never how
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -94,7 +95,8 @@ def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> D
     config = config or SyntheticConfig()
     # Own tastes have generators of their own, so that without them every draw is what it always was.
     tastes_rng, source_rng, target_rng, *own_rngs = np.random.default_rng(seed).spawn(5)
-    shared = _mixes(config, tastes_rng)
+    prior = np.full(config.tastes, 1 / config.focus)
+    shared = tastes_rng.dirichlet(prior, size=config.users)
     users = _names("u", config.users, 7)
     domains = (
         ("s", config.source_items, config.source_ratings_per_user, source_rng),
@@ -104,48 +106,44 @@ def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> D
     for (letter, n_items, mean, rng), own_rng in zip(domains, own_rngs, strict=True):
         tastes = shared
         if config.own_taste:
-            tastes = (1 - config.own_taste) * shared + config.own_taste * _mixes(config, own_rng)
+            own = own_rng.dirichlet(prior, size=config.users)
+            tastes = (1 - config.own_taste) * shared + config.own_taste * own
         main_taste = np.arange(n_items) % config.tastes
         # A random order, so that an id says nothing about popularity.
-        chooser = _Chooser(config, tastes, main_taste, rng.permutation(n_items))
+        choose = _chooser(config, tastes, main_taste, rng.permutation(n_items), rng)
         activity = _activity(config, mean, n_items // 2, rng)
-        rows, columns = np.divmod(_distinct_pairs(chooser, activity, n_items, rng), n_items)
-        values = _ratings(tastes, rows, main_taste[columns], rng)
+        rows, columns = np.divmod(_distinct_pairs(choose, activity, n_items), n_items)
+        # Whole numbers from 1 to 5: about 4.5 on the user's first taste, about 2.5 off it.
+        match = tastes[rows, main_taste[columns]] / tastes.max(axis=1)[rows]
+        values = np.clip(np.rint(2.5 + 2 * np.sqrt(match) + 0.8 * rng.standard_normal(len(rows))), 1, 5)
         items = _names(letter, n_items, 5)
         drawn.append(Ratings.from_codes(rows.astype(np.int32), columns.astype(np.int32), values, users, items))
     return DomainPair(*drawn)
 
 
-def _mixes(config: SyntheticConfig, rng: np.random.Generator) -> Floats:
-    """Draw a mix of tastes for every user."""
-    return rng.dirichlet(np.full(config.tastes, 1 / config.focus), size=config.users)
+def _chooser(
+    config: SyntheticConfig, tastes: Floats, main_taste: IntArray, by_popularity: IntArray, rng: np.random.Generator
+) -> Callable[[IntArray], IntArray]:
+    """Return what draws an item for each user: a taste from the user's mix, then one from the taste's popularity.
 
-
-class _Chooser:
-    """Draws items for users: a taste from the user's mix, then an item from the taste's popularity.
-
-    Both draws invert a cumulative table. The tables of all users (and of all tastes) stand one after the
-    other, the k-th shifted by k, so that one search over the whole serves every draw.
+    Both draws invert a cumulative table. The tables of all users (and of all tastes) stand one after the other, the
+    k-th shifted by k, so that one search over the whole serves every draw.
     """
+    taste_table = (_cumulative(tastes) + np.arange(len(tastes))[:, None]).ravel()
+    # Items by taste, the most popular of each first.
+    items = by_popularity[np.argsort(main_taste[by_popularity], kind="stable")]
+    sizes = np.bincount(main_taste, minlength=config.tastes)
+    weights = [np.arange(1, size + 1) ** -config.popularity_exponent for size in sizes]
+    item_table = np.concatenate([_cumulative(weight[None])[0] + taste for taste, weight in enumerate(weights)])
 
-    def __init__(self, config: SyntheticConfig, tastes: Floats, main_taste: IntArray, by_popularity: IntArray) -> None:
-        self._n_tastes = config.tastes
-        self._off_taste = config.off_taste
-        self._taste_table = (_cumulative(tastes) + np.arange(len(tastes))[:, None]).ravel()
-        # Items by taste, the most popular of each first.
-        self._items = by_popularity[np.argsort(main_taste[by_popularity], kind="stable")]
-        sizes = np.bincount(main_taste, minlength=config.tastes)
-        weights = [np.arange(1, size + 1) ** -config.popularity_exponent for size in sizes]
-        tables = [_cumulative(weight[None])[0] + taste for taste, weight in enumerate(weights)]
-        self._item_table = np.concatenate(tables)
+    def choose(users: IntArray) -> IntArray:
+        taste = _search(taste_table, users + rng.random(len(users))) - users * config.tastes
+        taste = np.clip(taste, 0, config.tastes - 1)  # rounding may step over the end of a user's table
+        off = rng.random(len(users)) < config.off_taste
+        taste[off] = rng.integers(config.tastes, size=int(off.sum()))
+        return items[_search(item_table, taste + rng.random(len(users)))]
 
-    def __call__(self, users: IntArray, rng: np.random.Generator) -> IntArray:
-        taste = _search(self._taste_table, users + rng.random(len(users))) - users * self._n_tastes
-        # Rounding may step over the end of a user's table.
-        taste = np.clip(taste, 0, self._n_tastes - 1)
-        off = rng.random(len(users)) < self._off_taste
-        taste[off] = rng.integers(self._n_tastes, size=int(off.sum()))
-        return self._items[_search(self._item_table, taste + rng.random(len(users)))]
+    return choose
 
 
 def _cumulative(weights: Floats) -> Floats:
@@ -169,7 +167,7 @@ def _activity(config: SyntheticConfig, mean: float, most: int, rng: np.random.Ge
     return counts
 
 
-def _distinct_pairs(chooser: _Chooser, activity: IntArray, n_items: int, rng: np.random.Generator) -> IntArray:
+def _distinct_pairs(choose: Callable[[IntArray], IntArray], activity: IntArray, n_items: int) -> IntArray:
     """Draw ``activity`` different items for every user; return sorted keys ``user * n_items + item``.
 
     What was drawn before is drawn again. A user whose tastes run out of items stays a little below.
@@ -179,16 +177,9 @@ def _distinct_pairs(chooser: _Chooser, activity: IntArray, n_items: int, rng: np
         users = np.repeat(np.arange(len(activity)), missing)
         if len(users) == 0:
             break
-        pairs = np.union1d(pairs, users * n_items + chooser(users, rng))
+        pairs = np.union1d(pairs, users * n_items + choose(users))
         missing = activity - np.bincount(pairs // n_items, minlength=len(activity))
     return pairs
-
-
-def _ratings(tastes: Floats, rows: IntArray, item_tastes: IntArray, rng: np.random.Generator) -> Floats:
-    """Draw whole numbers from 1 to 5: about 4.5 on the user's first taste, about 2.5 off it."""
-    match = tastes[rows, item_tastes] / tastes.max(axis=1)[rows]
-    drawn = 2.5 + 2 * np.sqrt(match) + 0.8 * rng.standard_normal(len(rows))
-    return np.asarray(np.clip(np.rint(drawn), 1, 5), dtype=np.float64)
 
 
 def _names(letter: str, count: int, least_digits: int) -> tuple[str, ...]:

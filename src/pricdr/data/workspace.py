@@ -19,8 +19,6 @@ from pricdr.files import require_local
 from pricdr.memory import format_bytes
 
 _NAME: Final = ".pricdr-sort-"
-_UNFINISHED: Final = ".pricdr-new-"
-"""The name of a folder until its owner holds the lock; it is still empty then."""
 
 
 class Workspace:
@@ -40,8 +38,7 @@ class Workspace:
         require_local(parent, OutputError)
         try:
             sweep(parent)
-            unfinished, lock = _create_locked(parent)
-            folder = unfinished.rename(unfinished.with_name(unfinished.name.replace(_UNFINISHED, _NAME)))
+            folder, lock = _create_locked(parent)
         except OSError as error:
             reason = error.strerror or error
             raise OutputError(f"cannot sort in {parent}: {reason} (choose another temp-dir in --config)") from error
@@ -90,8 +87,8 @@ class Workspace:
 def _create_locked(parent: Path) -> tuple[Path, int]:
     """Create a folder, and return it with a descriptor that holds its lock."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
-        # Before it is locked, another run may sweep it away as a leftover: then create the next one.
+        folder = Path(tempfile.mkdtemp(prefix=_NAME, dir=parent))  # mode 0700
+        # Empty and not yet locked, it is a leftover to a sweep of another run: then create the next one.
         with suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY)
             try:
@@ -105,15 +102,12 @@ def _create_locked(parent: Path) -> tuple[Path, int]:
 
 def sweep(parent: Path) -> None:
     """Remove the workspaces in ``parent`` whose owners are dead: only this user's own, and never through a link."""
-    for leftover in [*parent.glob(f"{_NAME}*"), *parent.glob(f"{_UNFINISHED}*")]:
+    for leftover in parent.glob(f"{_NAME}*"):
         with suppress(OSError):  # locked, another user's, or swept by another process at the same time
             descriptor = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 if os.fstat(descriptor).st_uid == os.geteuid():
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if leftover.name.startswith(_NAME):
-                        shutil.rmtree(leftover, ignore_errors=True)
-                    else:
-                        leftover.rmdir()  # still empty: files come after the lock
+                    shutil.rmtree(leftover, ignore_errors=True)
             finally:
                 os.close(descriptor)

@@ -251,17 +251,17 @@ def read_on_disk(
     parsed = ReadOptions.of(need_rating=threshold is not None, **options)
     given = path if isinstance(path, Query) else find_inputs(path)
     with opened_table(given, parsed, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:
-        report = table.report()
+        report = table.finished()
         users, items = number_ids(table.connection)
     if threshold is not None and not table.has_values:
         raise InputError("a threshold needs ratings, and there is no rating column")
     ratings = DiskRatings(
-        name=table.name,
+        name=report.name,
         workspace=workspace,
         raters=users,
         users=users,
         items=items,
-        rows=table.rows - table.bad,
+        rows=report.rows - report.bad,
         filtered_by=table.filtered_by,
         has_values=table.has_values,
         has_times=table.has_times,
@@ -269,7 +269,7 @@ def read_on_disk(
         threshold=threshold,
     )
     repeats = Repeats(0, table.has_times, 0)
-    return Reading(ratings=ratings, raters=users, n_raters=len(users), n_ratings=None, repeats=repeats, **report)
+    return Reading(ratings=ratings, raters=users, n_raters=len(users), n_ratings=None, repeats=repeats, **vars(report))
 
 
 def require_room(ratings: DiskRatings, work: Estimate) -> tuple[int, str]:
@@ -310,5 +310,5 @@ def sort_reading(
         of_listed=selected is not reading.ratings,
         all_below=0 < entries.pairs == below,
         repeats=Repeats(entries.rows - entries.pairs, reading.repeats.by_time, entries.untimed),
-        dropped=reading.dropped + (((f"rated below {selected.threshold:g}", below),) if below else ()),
+        dropped={**reading.dropped, f"rated below {selected.threshold:g}": below} if below else reading.dropped,
     )

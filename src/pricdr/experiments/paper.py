@@ -24,7 +24,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pricdr.data.pairs import DomainPair, prepare_core, prepare_paper
+from pricdr.data.pairs import DomainPair, prepare
 from pricdr.data.ratings import Ratings
 from pricdr.errors import MissingDataError, ParameterError, plain
 from pricdr.evaluation.metrics import NAMES
@@ -265,13 +265,13 @@ def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPai
     """
     threshold = task.data.threshold
     if task.data.filtered:
-        yield "the paper's five steps", prepare_paper(source, target, threshold)
+        yield "the paper's five steps", prepare(source, target, threshold=threshold)
     elif task.counts is None:
         yield "without source items that repeat a target item", pair.without_duplicates()
     else:
         # "Less than 5" leaves those with 5 themselves, and a K-core filters until nothing changes.
-        one_pass = prepare_paper(source, target, threshold, more_than=4)
+        one_pass = prepare(source, target, threshold=threshold, more_than=4)
         yield "5 or more positives per user and item, in one pass", one_pass
         for core in (5, 6):
-            iterated = prepare_core(source, target, core=core, threshold=threshold)
+            iterated = prepare(source, target, core=core, threshold=threshold)
             yield f"{core} or more, iterated with the common users (joint {core}-core)", iterated

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +16,14 @@ _ALIASES = {
         *("isbn", "musicid", "songid", "trackid", "artistid", "gameid", "sku"),
     ),
     "rating": ("rating", "ratings", "rate", "score", "stars", "starrating", "overall", "bookrating"),
+    # The best first: a file may have several of them.
+    "time": ("timestamp", "unixreviewtime", "unixtime", "datetime", "time", "ts", "date", "ratedat", "createdat"),
 }
-"""Known header names, as :func:`_plain` normalises them."""
-_TIME_ALIASES = ("timestamp", "unixreviewtime", "unixtime", "datetime", "time", "ts", "date", "ratedat", "createdat")
-"""Known names of the time column, the best first. A file may have several of them, or none."""
+"""Known names by role, as :func:`_plain` normalises them."""
+ROLES = tuple(_ALIASES)
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas", "::": "double colons"}
-_HINT = "name them with --columns user=…,item=…[,rating=…][,time=…]"
-_FRAME_HINT = "name them with user=…, item=…, rating=…, time=…"
+HINT = "name them with --columns user=…,item=…[,rating=…][,time=…]"
+FRAME_HINT = "name them with user=…, item=…, rating=…, time=…"
 _HEADERLESS = (
     "for a file without a header give positions (--columns user=1,item=2,rating=3), "
     "or amazon-2014 (user, item, rating, time) or amazon-2018 (item, user, rating, time)"
@@ -73,7 +74,7 @@ class Columns:
         named: dict[str, str | int] = {}
         for part in text.split(","):
             role, equals, name = (piece.strip() for piece in part.partition("="))
-            if not equals or role not in ("user", "item", "rating", "time") or role in named or not name:
+            if not equals or role not in ROLES or role in named or not name:
                 form = "user=…,item=…[,rating=…][,time=…]"
                 raise ParameterError(f"columns must read {form}, {' or '.join(known)}, got {shorten(text)}")
             named[role] = int(name) if name.isascii() and name.isdigit() else name
@@ -89,53 +90,55 @@ AMAZON_2018 = Columns(user=2, item=1, rating=3, time=4)
 
 
 def find_named(
-    file: Path | str,
-    header: Sequence[str],
-    columns: Columns | Mapping[str, str] | None,
-    *,
-    need_rating: bool = False,
+    file: Path | str, header: Sequence[str], columns: Columns | None, *, need_rating: bool = False
 ) -> dict[str, int]:
-    """Return the position of each role in ``header``, counted from 0, or raise a refusal that shows the header.
-
-    Where a caller gave ``Columns``, a rating that it does not name is read only if it is needed; names for some roles
-    of a data frame leave the others to be found.
-    """
-    in_frame = isinstance(columns, Mapping)
-    given = {} if columns is None else dict(columns) if isinstance(columns, Mapping) else columns.given
-    if isinstance(columns, Columns) and columns.by_position:
+    """Return the position of each role in a header; a rating that ``columns`` leave out is found only if needed."""
+    given = {} if columns is None else columns.given
+    if columns is not None and columns.by_position:
         raise _refusal(file, "positions are for files without a header, this one has names", f": {_shown(header)}")
-    if not in_frame:
-        _require_several(file, header)
-    repeated = [name for name, times in Counter(header).items() if times > 1]
-    if repeated:
-        raise _refusal(file, "the header names a column more than once", f": {shorten(repeated[0])} more than once")
+    _require_several(file, header)
     # Without a single known name the first line may be data: then say so, and not that a column is missing.
-    if columns is None and not any(_hits(header, role) for role in _ALIASES):
+    if columns is None and not any(_hits(header, role) for role in _ALIASES if role != "time"):
         raise _no_header(file, header)
-    hint = _FRAME_HINT if in_frame else _HINT
-    found: dict[str, int] = {}
-    for role in ("user", "item", "rating", "time"):
-        needed = role in ("user", "item") or (role == "rating" and need_rating)
-        if role not in given and role == "rating" and isinstance(columns, Columns) and not need_rating:
-            continue
-        name = given.get(role)
-        hits = _hits(header, role, name, taken=found.values() if role == "time" and name is None else ())
-        if len(hits) > 1 and name is not None:
-            raise _refusal(file, f"more than one column {shorten(name)} in the header", f" {_shown(header)}")
-        if len(hits) > 1:
-            names = " and ".join(shorten(header[at]) for at in hits[:3])
-            raise _refusal(
-                file, f"several columns could be the {role} column", f": {names} in {_shown(header)}", f"; {hint}"
-            )
-        if hits:
-            found[role] = hits[0]
-        elif name is not None:
-            raise _refusal(file, f"no column {shorten(name)} in the header", f" {_shown(header)}")
-        elif needed:
-            missing = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
-            raise _refusal(file, f"{missing} in the header", f" {_shown(header)}", f"; {hint}")
-    if len(set(found.values())) < len(found):
+    needed = ("user", "item", "rating") if need_rating else ("user", "item")
+    optional = ("rating", "time") if columns is None else ("time",)
+    return find_columns(file, header, given, needed, optional, hint=HINT)
+
+
+def find_columns(
+    file: Path | str,
+    names: Sequence[str],
+    given: Mapping[str, str | int],
+    needed: Collection[str] = ("user", "item"),
+    optional: Collection[str] = ("rating", "time"),
+    *,
+    what: str = "the header",
+    hint: str = FRAME_HINT,
+) -> dict[str, int]:
+    """Return the position of each role among the names of ``what``: by the name that was given, or by a known one.
+
+    The defaults are those of a data frame. A refusal shows the names.
+    """
+    if len(set(given.values())) < len(given):
         raise ParameterError(f"user, item, rating and time must be different columns, got {list(given.values())}")
+    if repeated := [name for name, times in Counter(names).items() if times > 1]:
+        raise _refusal(file, f"{what} names a column more than once", f": {shorten(repeated[0])}")
+    found: dict[str, int] = {}
+    # Names that were given first, so that none of them is taken for another role.
+    for role in dict.fromkeys((*given, *needed, *optional)):
+        hits = _hits(names, role, given.get(role), found.values())
+        if len(hits) == 1:
+            found[role] = hits[0]
+        elif role in given:
+            fault = f"more than one column {shorten(given[role])}" if hits else f"no column {shorten(given[role])}"
+            raise _refusal(file, f"{fault} in {what}", f" {_shown(names)}")
+        elif hits:
+            several = " and ".join(shorten(names[at]) for at in hits[:3])
+            fault = f"several columns could be the {role} column"
+            raise _refusal(file, fault, f": {several} in {_shown(names)}", f"; {hint}")
+        elif role in needed:
+            missing = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
+            raise _refusal(file, f"{missing} in {what}", f" {_shown(names)}", f"; {hint}")
     return found
 
 
@@ -148,58 +151,32 @@ def find_placed(
     """
     found = {role: at - 1 for role, at in wanted.given.items() if isinstance(at, int)}
     width = max(found.values()) + 1
-    if not lenient:
-        _require_several(file, first)
-    if width > len(first) and not lenient:
-        raise _refusal(file, f"line 1 has {len(first)} fields, column {width} is asked for", f": {_shown(first)}")
     if need_rating and wanted.rating is None:
-        raise file_refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
+        raise file_refusal(file, f"a rating column is asked for and --columns names none; {HINT}")
+    if width > len(first):
+        if not lenient:
+            _require_several(file, first)
+            raise _refusal(file, f"line 1 has {len(first)} fields, column {width} is asked for", f": {_shown(first)}")
     # Positions skip nothing: a header would become a user called "userId".
-    named = [first[at] for role, at in found.items() if role != "time"] if width <= len(first) else []
-    if named and all(_plain(name) in sum(_ALIASES.values(), ()) for name in named):
-        rule = f"; positions are for files without one; {_HINT}"
+    elif all(_plain(first[at]) in sum(_ALIASES.values(), ()) for role, at in found.items() if role != "time"):
+        rule = f"; positions are for files without one; {HINT}"
         raise _refusal(file, "line 1 looks like a header", f": {_shown(first)}", rule)
     return found
 
 
-def find_fields(
-    names: Sequence[str], wanted: Mapping[str, str | None], taken: Iterable[str] = ()
-) -> dict[str, str] | str:
-    """Return the fields of one JSON object by role, or what is wrong with it; no other object matters.
-
-    ``wanted`` gives the name of each role: None where a known one is searched for (a time may then be missing). Columns
-    that a folder gives are ``taken``: an object must not have them.
-    """
-    if both := set(taken).intersection(names):
-        return f"names {shorten(min(both))}, which a folder names too"
-    found: dict[str, int] = {}
-    # Declared names first, so that none of them is taken for another role.
-    for role, name in sorted(wanted.items(), key=lambda item: item[1] is None):
-        hits = _hits(names, role, name, taken=found.values())
-        if len(hits) > 1:
-            return f"names the {role} more than once: {shorten(names[hits[0]])} and {shorten(names[hits[1]])}"
-        if hits:
-            found[role] = hits[0]
-        elif role != "time" or name is not None:
-            return f"has no {role}{'' if name is None else f' (the field {shorten(name)})'}; {_HINT}"
-    return {role: names[at] for role, at in found.items()}
-
-
-def _hits(names: Sequence[str], role: str, wanted: str | int | None = None, taken: Iterable[int] = ()) -> list[int]:
+def _hits(names: Sequence[str], role: str, wanted: str | int | None = None, taken: Collection[int] = ()) -> list[int]:
     """Return the positions of the names that may be meant: those of the column that is wanted, or of a known name."""
-    taken = set(taken)
     free = {at: name for at, name in enumerate(names) if at not in taken}
     if wanted is not None:  # exact names first: a file may have both ``User`` and ``user``
         exact = [at for at, name in free.items() if name == wanted]
         return exact or [at for at, name in free.items() if name.strip().casefold() == str(wanted).casefold()]
-    if role != "time":
-        return [at for at, name in free.items() if _plain(name) in _ALIASES[role]]
-    known = {_plain(name): at for at, name in reversed(free.items())}
-    return [known[alias] for alias in _TIME_ALIASES if alias in known][:1]
+    hits = [at for at, name in free.items() if _plain(name) in _ALIASES[role]]
+    # Of several times the best known one, and the first of those; any other role must be clear.
+    return sorted(hits, key=lambda at: _ALIASES[role].index(_plain(names[at])))[:1] if role == "time" else hits
 
 
 def _refusal(file: Path | str, fault: str, shown: str = "", rule: str = "") -> InputFileError:
-    """Return a refusal of a file; logs get it without what is shown, which may be a row."""
+    """Return a refusal that logs get without what is ``shown``: it may be a row."""
     return file_refusal(file, f"{fault}{shown}{rule}", logged=fault + rule)
 
 
@@ -219,7 +196,7 @@ def _no_header(file: Path | str, header: Sequence[str]) -> InputFileError:
     if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
         return _refusal(file, "line 1 looks like data, not like a header", f": {_shown(header)}", f"; {_HEADERLESS}")
     fault = "no user or item column in the header"
-    return _refusal(file, fault, f" {_shown(header)}", f"; {_HINT}; {_HEADERLESS}")
+    return _refusal(file, fault, f" {_shown(header)}", f"; {HINT}; {_HEADERLESS}")
 
 
 def _plain(name: str) -> str:

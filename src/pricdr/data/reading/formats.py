@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr.data.ids import id_fault
-from pricdr.data.reading.columns import Columns, find_fields, find_named, find_placed
+from pricdr.data.reading.columns import HINT, Columns, find_columns, find_named, find_placed
 from pricdr.data.reading.text_files import (
     MAX_LINE_LENGTH,
     STANDARD_INPUT,
@@ -36,7 +36,6 @@ MAX_BAD_ROWS: Final = 0.01
 """The default for the share of rows that may be bad."""
 PartitionValues: TypeAlias = Mapping[str, str | None]
 _MAX_DELIMITER_LENGTH: Final = 8
-_MOVIELENS: Final = Columns(user=1, item=2, rating=3, time=4)
 _IDS: Final = ("user", "item")
 _NO_ID: Final = " (1.0 is neither: cast it)"
 _FOLDER: Final = "FOLDER"
@@ -91,8 +90,8 @@ class Dialect:
     quoting: bool = True
     typed_header: bool = False
     """RecBole writes ``name:type``."""
-    headerless: bool = False
-    """MovieLens writes ``user::item::rating::time`` in every line."""
+    columns: Columns | None = None
+    """What a line holds by default where there is no header, as in files of MovieLens."""
 
     def split(self, line: str) -> list[str] | str:
         """Return the fields of a line, or what is wrong with its quotes."""
@@ -141,7 +140,7 @@ _DIALECTS: Final = {
     Format.CSV: CSV,
     Format.TSV: TSV,
     Format.INTER: Dialect("\t", quoting=False, typed_header=True),
-    Format.DAT: Dialect("::", quoting=False, headerless=True),
+    Format.DAT: Dialect("::", quoting=False, columns=Columns(user=1, item=2, rating=3, time=4)),
 }
 
 
@@ -322,8 +321,7 @@ class Source:
     rows: str
     """A relation with a column ``n``: the number of the line, or of the row, from 1."""
     roles: Mapping[str, tuple[str, str]]
-    """SQL for ``user``, ``item``, ``rating`` and ``time``, as far as there are columns: the value (a time in seconds),
-    and what messages quote."""
+    """Of each role that there is: the value in SQL (a time in seconds), and what messages quote."""
     valid: str = "true"
     """SQL: whether a row can be taken apart."""
     record: str = "NULL"
@@ -333,10 +331,7 @@ class Source:
     blank: str = "false"
     """SQL: whether a row is a blank line."""
     lines_before: int | None = None
-    """How many lines come before the first row; None where rows are not lines."""
-    rows_before: int = 0
-    blank_before: int = 0
-    """How many blank lines come before the header."""
+    """How many lines come before the first row: blank ones, and a header; None where rows are not lines."""
     schema: Mapping[str, str] = field(default_factory=dict)
     """All columns and their types, which must be the same in files that are read together."""
     unused: tuple[str, ...] = ()
@@ -356,26 +351,26 @@ def _lines(file: Path) -> str:
 
 def delimited_source(name: Path, file: Path, kind: Format, options: ReadOptions, folders: PartitionValues) -> Source:
     """Return the rows of delimited text; ``file`` may be a copy of ``name``."""
-    dialect = options.dialect(kind)
-    columns = _MOVIELENS if options.columns is None and dialect.headerless else options.columns
-    line, number = first_line(file, name, substitute=options.skip_bad_rows)
+    dialect, need_rating, lenient = options.dialect(kind), options.need_rating, options.skip_bad_rows
+    columns = options.columns or dialect.columns
+    line, number = first_line(file, name, substitute=lenient)
     fields = dialect.split(line)
     placed = columns is not None and columns.by_position
     if isinstance(fields, str):
-        if not (placed and options.skip_bad_rows):
+        if not (placed and lenient):
             raise refusal(name, f"line {number} {fields}")
         fields = []
     if columns is not None and placed:
-        found = find_placed(name, fields, columns, need_rating=options.need_rating, lenient=options.skip_bad_rows)
+        found = find_placed(name, fields, columns, need_rating=need_rating, lenient=lenient)
         header, width, before = [], 1 + max(found.values()), 0
-    elif dialect.headerless:
+    elif dialect.columns is not None:
         raise file_refusal(name, "a .dat file has no header: give --columns as positions (user=1,item=2,rating=3)")
     else:
         # RecBole's names without their types, except where the caller gave a column with its type.
         given = () if columns is None else columns.given.values()
         untyped = [each if each in given else each.rpartition(":")[0] or each for each in fields]
         header = [*(untyped if dialect.typed_header else fields), *folders]
-        found = find_named(name, header, columns, need_rating=options.need_rating)
+        found = find_named(name, header, columns, need_rating=need_rating)
         width, before = len(fields), number
     texts = [f"f[{at + 1}]" for at in range(width)] + [_constant(value) for value in folders.values()]
 
@@ -393,7 +388,6 @@ def delimited_source(name: Path, file: Path, kind: Format, options: ReadOptions,
         explain=explain,
         blank="line IS NULL",
         lines_before=before,
-        blank_before=max(0, before - 1),
         schema={} if placed else dict.fromkeys(fields, "text"),
         unused=_unused(header, found),
     )
@@ -421,22 +415,32 @@ def json_source(
     """
     first_line(file, name, substitute=options.skip_bad_rows)  # refuses an empty file
     lines = _lines(file)
-    given = options.columns
-    if given is not None and given.by_position:
+    given = {} if options.columns is None else options.columns.given
+    if options.columns is not None and options.columns.by_position:
         raise file_refusal(name, "positions are for files without a header, and JSON lines have names")
-    searched = (*_IDS, *["rating"] * (given is None or options.need_rating), "time")
-    wanted = {**dict.fromkeys(searched), **({} if given is None else {r: str(at) for r, at in given.given.items()})}
-    constants = {role: folders[column] for role, column in wanted.items() if column is not None and column in folders}
-    wanted = {role: column for role, column in wanted.items() if role not in constants}
+    needed = (*_IDS, "rating") if options.columns is None or options.need_rating else _IDS
+    wanted = dict.fromkeys((*given, *needed, "time"))
+    constants = {role: folders[str(column)] for role, column in given.items() if column in folders}
+
+    def find(names: Sequence[str]) -> dict[str, str]:
+        every = [*names, *folders]
+        found = find_columns("", every, given, needed, ("time",), what="the object", hint=HINT)
+        return {role: every[at] for role, at in found.items() if role not in constants}
+
     # Most files have few sets of fields: each is looked up once.
     keys = "CASE WHEN json_valid(line) THEN json_keys(line) END"
     connection.execute("CREATE OR REPLACE TEMP TABLE objects (keys VARCHAR[], paths VARCHAR[])")
     for (fields,) in connection.execute(f"SELECT DISTINCT {keys} FROM {lines}").fetchall():
-        if fields is not None and isinstance(found := find_fields(fields, wanted, folders), dict):
-            paths = {role: "/" + field.replace("~", "~0").replace("/", "~1") for role, field in found.items()}
+        with suppress(InputError):
+            paths = {
+                role: "/" + name.replace("~", "~0").replace("/", "~1") for role, name in find(fields or ()).items()
+            }
             connection.execute("INSERT INTO objects VALUES (?, ?)", [fields, [paths.get(role) for role in wanted]])
-    columns, texts, valid = [], {role: _constant(value) for role, value in constants.items()}, ["paths IS NOT NULL"]
+    columns, texts, valid = [], {}, ["paths IS NOT NULL"]
     for at, role in enumerate(wanted, start=1):
+        if role in constants:
+            texts[role] = _constant(constants[role])
+            continue
         columns.append(f"json_extract_string(line, paths[{at}]) AS t{at}, json_type(line, paths[{at}]) AS k{at}")
         number = f"k{at} IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT')"
         whole = f"(k{at} = 'VARCHAR' OR ({number} AND regexp_full_match(t{at}, '-?[0-9]+')))"
@@ -445,18 +449,15 @@ def json_source(
         valid += [accepted] * (role != "time")
 
     def explain(line: str) -> str | None:
-        try:
-            record = json.loads(line)
+        try:  # objects become tuples, so that a repeated name shows
+            record = json.loads(line, object_pairs_hook=tuple)
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict):
+        if not isinstance(record, tuple):
             return f" is not a JSON object: {shorten(line.strip())}; every line must hold one"
-        fields = find_fields(tuple(record), wanted, folders)
-        if isinstance(fields, str):
-            return f" {fields}"
         try:
-            for role, field in fields.items():
-                judged(role, record[field])
+            for role, name in find([name for name, _ in record]).items():
+                judged(role, dict(record)[name])
         except ValueError as error:
             return str(error)
         return None
@@ -486,12 +487,16 @@ def parquet_source(
         raise file_refusal(name, "the file is empty")
     try:
         kinds = [kind for _, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
-        header = _top_names(connection.execute(f"SELECT name, num_children FROM parquet_schema({path})").fetchall())
+        elements = connection.execute(f"SELECT name, num_children FROM parquet_schema({path}) OFFSET 1").fetchall()
         metadata = dict(connection.execute(f"SELECT key, value FROM parquet_kv_metadata({path})").fetchall())
-        filtered = metadata.get(FILTERED.encode())
-        filtered_by = None if filtered is None else filtered.decode()
+        filtered_by = metadata[FILTERED.encode()].decode() if FILTERED.encode() in metadata else None
     except (duckdb.Error, UnicodeDecodeError):
         raise broken_parquet(name) from None
+    header, nested = list[str](), 0  # the fields inside a column follow it
+    for column, children in elements:
+        if not nested:
+            header.append(column)
+        nested += (children or 0) - (nested > 0)
     found = find_named(name, [*header, *folders], options.columns, need_rating=options.need_rating)
     every: list[tuple[str, str, str | None]] = [(f"c{at}", kinds[at], column) for at, column in enumerate(header)]
     every += [(_constant(value), _FOLDER, None) for value in folders.values()]
@@ -509,19 +514,6 @@ def by_position(relation: str, columns: int) -> str:
 def broken_parquet(name: Path) -> InputError:
     """Return the refusal of a file that is not Parquet; a log gets no details."""
     return file_refusal(name, "cannot be read as Parquet: truncated, damaged, or of another format")
-
-
-def _top_names(elements: list[tuple[str, int | None]]) -> list[str]:
-    """Return the names of the columns, from a schema that lists nested fields too, each after its parent."""
-    names, inside = [], [elements[0][1] or 0]
-    for name, children in elements[1:]:
-        while not inside[-1]:
-            inside.pop()
-        inside[-1] -= 1
-        if len(inside) == 1:
-            names.append(name)
-        inside.append(children or 0)
-    return names
 
 
 def typed_source(
@@ -544,13 +536,12 @@ def typed_source(
         if role == "time" and not is_time and not options.time_asked:
             continue
         hint = {"FLOAT": _NO_ID, "DOUBLE": _NO_ID, "BLOB": " (cast it to text)"}.get(kind, "")
-        accepted, fault = {
+        accepted, rule = {
             "rating": (number or kind == _FOLDER, "ratings must be numbers"),
             "time": (is_time, "times must be dates, numbers or text"),
         }.get(role, (text or kind in INTEGERS, f"ids must be text or whole numbers{hint}"))
         if not accepted:
-            which = f"the {role} column{'' if shown is None else f' {shorten(shown)}'} holds {kind}"
-            raise file_refusal(name, f"{which}; {fault}")
+            raise file_refusal(name, f"the {role} column {f'{shorten(shown)} ' if shown else ''}holds {kind}; {rule}")
         if role in _IDS or text:
             roles |= _text_roles({role: f"{column}::VARCHAR"})
         elif number:
@@ -558,4 +549,4 @@ def typed_source(
         else:
             moment = f"epoch({column}::TIMESTAMP)" if kind == "DATE" else f"epoch_us({column}) / 1e6"
             roles[role] = (moment, f"{column}::VARCHAR")
-    return Source(name, f"(SELECT *, row_number() OVER () AS n FROM {relation})", roles, rows_before=before)
+    return Source(name, f"(SELECT *, {before} + row_number() OVER () AS n FROM {relation})", roles)

@@ -4,9 +4,10 @@ Nothing is taken from other rows, and nothing of what DuckDB can guess is used: 
 skip. Whether a row is good, and what it says, depends on that row alone.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -47,10 +48,8 @@ Keys: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 _GOOD, _BAD, _BLANK = range(3)
 _SHOWN: Final = 5
-"""How many bad rows are shown."""
 _RULE: Final = "files that are read together need one schema"
 _DISK_FAULTS: Final = ("No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size")
-"""What DuckDB says where a disk is full."""
 _MIN_MEMORY: Final = 64 * 10**6
 """DuckDB needs about 10 MB for each thread; the rest goes to disk."""
 _BYTES_PER_ROW: Final = 60
@@ -78,28 +77,24 @@ def connected(
         "force_compression": "uncompressed",  # rows are read once or twice: compressing them takes longer than that
     }
     database = str(workspace.folder / "ratings.db") if on_disk else ":memory:"
-    connection = duckdb.connect(database, config=config)
-    try:
-        readable = [file for file in files if has_utf8_name(file)]
-        paths = sorted({path for file in readable for path in (str(file.absolute()), escaped(file))})
-        connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
-        connection.execute(f"SET allowed_directories = [{literal(str(workspace.folder))}]")
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")  # it would be written to standard output
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
+    readable = [file for file in files if has_utf8_name(file)]
+    paths = sorted({path for file in readable for path in (str(file.absolute()), escaped(file))})
+    with closing(duckdb.connect(database, config=config)) as connection:
+        for setting in (
+            f"allowed_paths = [{', '.join(map(literal, paths))}]",
+            f"allowed_directories = [{literal(str(workspace.folder))}]",
+            "TimeZone = 'UTC'",
+            "enable_progress_bar = false",  # it would be written to standard output
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            connection.execute(f"SET {setting}")
         yield connection
-    finally:
-        connection.close()
 
 
 def has_utf8_name(file: Path) -> bool:
     """Return whether DuckDB can take the name of a file; any other file is copied first."""
-    try:
-        str(file.absolute()).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not re.search("[\ud800-\udfff]", str(file.absolute()))
 
 
 @contextmanager
@@ -124,25 +119,42 @@ def explained(what: Path | str, workspace: Workspace, memory: int) -> Iterator[N
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(kw_only=True)
+class RowReport:
+    """What was found in all rows."""
+
+    name: Path | str
+    """The file that was read, or a text that names another origin."""
+    rows: int = 0
+    """All rows, bad ones included."""
+    bad: int = 0
+    """The rows that were skipped, where that was allowed."""
+    first_bad: tuple[str, ...] = ()
+    """What is wrong with the first few of them."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """The reasons why rows were left out, and how many."""
+    rating_range: tuple[float, float] | None = None
+    """Smallest and largest rating, before any threshold."""
+    half_steps: bool = False
+    """Whether all ratings are whole or half numbers, as stars are."""
+    files: int = 1
+    empty_files: int = 0
+    """The number of files that have columns and no rows."""
+    unused: tuple[str, ...] = ()
+    """The names of columns that were not read."""
+
+
 @dataclass
 class RatingsTable:
     """Checked rows in the table ``rows`` (user, item, value, seconds, kind); a row that is not good is all NULL."""
 
     connection: "DuckDBPyConnection"
-    name: Path | str
+    report: RowReport
     options: ReadOptions
-    rows: int = 0
-    """All rows, bad ones included."""
-    bad: int = 0
-    first_bad: tuple[str, ...] = ()
-    blank_lines: int = 0
     has_values: bool = False
     has_times: bool = False
     filtered_by: str | None = None
     """The filter on counts that files disclose."""
-    size: int | None = None
-    files: int = 1
-    empty_files: int = 0
     _inserted: int = 0
     _first: Source | None = None
     _disclosing: Source | None = None
@@ -157,20 +169,21 @@ class RatingsTable:
         self._require_one_schema(source)
         self.has_values |= "rating" in source.roles
         self.has_times |= "time" in source.roles
-        values = ", ".join(f"CASE WHEN good THEN {name} END" for name in "uiv")
-        seconds = "CASE WHEN isfinite(s) THEN s ELSE '-infinity'::DOUBLE END"
+        values = ", ".join(f"CASE WHEN good THEN {name} END" for name in ('"user"', "item", "value"))
+        seconds = "CASE WHEN isfinite(seconds) THEN seconds ELSE '-infinity'::DOUBLE END"
         kind = f"CASE WHEN blank THEN {_BLANK} WHEN good THEN {_GOOD} ELSE {_BAD} END"
         (added,) = self._fetch(f"INSERT INTO rows SELECT {values}, {seconds}, {kind} FROM {self._judged(source)}")
         others = f"SELECT kind, count(*) FROM rows WHERE rowid >= {self._inserted} AND kind <> {_GOOD} GROUP BY kind"
         counts: dict[int, int] = dict(self.connection.execute(others).fetchall())
-        blank, bad = counts.get(_BLANK, 0), counts.get(_BAD, 0)
+        blank, bad, report = counts.get(_BLANK, 0), counts.get(_BAD, 0), self.report
         if bad:
-            self._report(source)
+            self._explain(source)
         self._inserted += added
-        self.rows += added - blank
-        self.bad += bad
-        self.blank_lines += blank + source.blank_before
-        return int(added - blank)
+        report.rows += added - blank
+        report.bad += bad
+        if blank := blank + max(0, (source.lines_before or 0) - 1):  # those before a header too
+            report.dropped = {"blank lines": report.dropped.get("blank lines", 0) + blank}
+        return int(added - counts.get(_BLANK, 0))
 
     def _require_one_schema(self, source: Source) -> None:
         """Refuse a file with other columns than the first, in any order, or with another filter on counts."""
@@ -195,19 +208,18 @@ class RatingsTable:
                 raise file_refusal(source.name, fault + shorten(other.filtered_by, 60), logged=logged)
 
     def _judged(self, source: Source, also: str = "") -> str:
-        """Return the rows of a source with their values u, i, v and s, and whether they are good."""
-        roles = {name: source.roles.get(role, ("NULL", ""))[0] for role, name in zip(_ROLES, "uivs", strict=True)}
-        columns = ", ".join(f"{sql} AS {name}" for name, sql in roles.items())
+        """Return the rows of a source with their values, and whether they are good."""
+        columns = ", ".join(f'{source.roles.get(role, ("NULL",))[0]} AS "{name}"' for role, name in _VALUES.items())
         taken = f"SELECT {source.blank} AS blank, {source.valid} AS valid, {columns}{also} FROM {source.rows}"
         checks = ["valid"]
-        for name in ("u", "i"):
+        for name in ('"user"', "item"):
             controls = f"NOT regexp_matches({name}, {literal(CONTROLS_IN_RE2)})"
             checks += [f"{name} <> ''", f"length({name}) <= {MAX_ID_LENGTH}", controls]
-        checks += ["isfinite(v)"] * ("rating" in source.roles) + ["isfinite(s)"] * self.options.time_asked
+        checks += ["isfinite(value)"] * ("rating" in source.roles) + ["isfinite(seconds)"] * self.options.time_asked
         # In two steps: DuckDB evaluates an expression in a CASE once for each time that it is written.
         return f"(SELECT *, coalesce({' AND '.join(checks)}, false) AS good FROM ({taken}))"
 
-    def _report(self, source: Source) -> None:
+    def _explain(self, source: Source) -> None:
         """Refuse the first bad row, or note the first few of them."""
         quoted = [f", {text} AS {role}" for role, (_, text) in source.roles.items() if role in ("rating", "time")]
         judged = self._judged(source, f", n, {source.record} AS record{''.join(quoted)}")
@@ -217,43 +229,35 @@ class RatingsTable:
         columns = [column for column, *_ in found.description or ()]
         for values in found.fetchall():
             bad = dict(zip(columns, values, strict=True))
-            bad |= {"user": bad["u"], "item": bad["i"], "value": bad["v"], "seconds": bad["s"]}
-            row, line = source.rows_before + bad["n"], ""
+            row, line = bad["n"], ""
             if source.lines_before is not None:
-                (blank,) = self._fetch(f"SELECT count(*) FROM {source.rows} WHERE n < {bad['n']} AND ({source.blank})")
-                row, line = bad["n"] - source.lines_before - blank, f" (line {bad['n']})"
+                (blank,) = self._fetch(f"SELECT count(*) FROM {source.rows} WHERE n < {row} AND ({source.blank})")
+                row, line = row - source.lines_before - blank, f" (line {row})"
             fault = source.explain(bad["record"])
             if fault is None:
                 fault = values_fault(bad, time_asked=self.options.time_asked) if bad["valid"] else " cannot be used"
             fault = f"row {row}{line}{fault}"
             if not self.options.skip_bad_rows:
                 raise refusal(source.name, fault)
-            if len(self.first_bad) < _SHOWN:
-                self.first_bad += (fault if self.files == 1 else f"{named(source.name)}: {fault}",)
+            if len(self.report.first_bad) < _SHOWN:
+                self.report.first_bad += (fault if self.report.files == 1 else f"{named(source.name)}: {fault}",)
 
-    def report(self) -> dict[str, Any]:
-        """Return what a :class:`Reading` says of all rows; refuse them if too many are bad, or all."""
-        most = self.options.most_bad_rows
-        if self.bad > most * self.rows:
-            are = "is" if self.bad == 1 else "are"
+    def finished(self) -> RowReport:
+        """Return what was found in all rows; refuse them if too many are bad, or all."""
+        report, most = self.report, self.options.most_bad_rows
+        if report.bad > most * report.rows:
+            are = "is" if report.bad == 1 else "are"
             limit = f"more than {100 * most:.3g}% (--most-bad-rows)"
-            fault = f"{self.bad:,} of {self.rows:,} rows {are} bad, {limit}; the first: {self.first_bad[0]}"
-            raise refusal(self.name, fault)
-        if self.rows == self.bad:
-            raise refusal(self.name, "no row of it can be used")
-        figures = "min(value), max(value), bool_and(value * 2 = round(value * 2))"
-        low, high, halves = self._fetch(f"SELECT {figures} FROM rows")
-        return {
-            "name": self.name,
-            "rows": self.rows,
-            "dropped": (("blank lines", self.blank_lines),) if self.blank_lines else (),
-            "rating_range": None if low is None else (low, high),
-            "half_steps": bool(halves),
-            "bad_rows": BadRows(self.bad, self.first_bad) if self.options.skip_bad_rows else None,
-            "files": self.files,
-            "empty_files": self.empty_files,
-            "unused": self._first.unused if self._first is not None else (),
-        }
+            fault = f"{report.bad:,} of {report.rows:,} rows {are} bad, {limit}; the first: {report.first_bad[0]}"
+            raise refusal(report.name, fault)
+        if report.rows == report.bad:
+            raise refusal(report.name, "no row of it can be used")
+        low, high, halves = self._fetch(
+            "SELECT min(value), max(value), bool_and(value * 2 = round(value * 2)) FROM rows"
+        )
+        report.rating_range, report.half_steps = None if low is None else (low, high), bool(halves)
+        report.unused = self._first.unused if self._first is not None else ()
+        return report
 
     def _fetch(self, sql: str) -> tuple[Any, ...]:
         found = self.connection.execute(sql).fetchone()
@@ -261,7 +265,8 @@ class RatingsTable:
         return found
 
 
-_ROLES: Final = ("user", "item", "rating", "time")
+_VALUES: Final = {"user": "user", "item": "item", "rating": "value", "time": "seconds"}
+"""The column of the value of each role."""
 
 
 @contextmanager
@@ -282,7 +287,7 @@ def opened_table(
     files = [file.path for file in given.files] if isinstance(given, InputFiles) else []
     name = given.path if isinstance(given, InputFiles) else str(given)
     with explained(name, workspace, memory), connected(workspace, files, memory, on_disk=on_disk) as connection:
-        table = RatingsTable(connection, name, options)
+        table = RatingsTable(connection, RowReport(name=name), options)
         if isinstance(given, InputFiles):
             with naming_in_logs(given.path, several=given.several):
                 _add_files(table, given, workspace, progress)
@@ -295,7 +300,7 @@ def opened_table(
 
 def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, progress: Progress) -> None:
     """Add files of one kind and one schema to a table."""
-    table.size, table.files, done = inputs.size, len(inputs.files), 0
+    table.report.files, done = len(inputs.files), 0
     kinds = [table.options.kind(file.path) for file in inputs.files]
     for file, kind in zip(inputs.files, kinds, strict=True):
         if kind is not kinds[0]:
@@ -309,25 +314,21 @@ def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, pr
         # The columns that folders name, as far as the caller asks for them.
         folders = {name: value for name, value in file.partition_values.items() if name in wanted}
         if kind is Format.PARQUET:
-            _add_parquet(table, file, folders, workspace)
+            content = file.path
+            if file.state is None or not has_utf8_name(content):  # a pipe: reading Parquet starts at its end
+                content = workspace.folder / "copy.parquet"
+                with workspace.explained():
+                    copy_bytes(file.path, content)
+            source = parquet_source(file.path, content, table.options, folders, table.connection)
+            table.report.empty_files += not table.add(source)
         else:
             _add_text(table, file, kind, folders, workspace)
         file.require_unchanged()
         done += file.size or 0
-        progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.rows:,} rows")
-    if table.empty_files == table.files:
+        progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.report.rows:,} rows")
+    if table.report.empty_files == table.report.files:
         subject = "the files have" if inputs.several else "the file has"
         raise file_refusal(inputs.path, f"{subject} columns and no rows")
-
-
-def _add_parquet(table: RatingsTable, file: InputFile, folders: PartitionValues, workspace: Workspace) -> None:
-    content = file.path
-    if file.state is None or not has_utf8_name(content):  # a pipe: reading Parquet starts at its end
-        content = workspace.folder / "copy.parquet"
-        with workspace.explained():
-            copy_bytes(file.path, content)
-    source = parquet_source(file.path, content, table.options, folders, table.connection)
-    table.empty_files += not table.add(source)
 
 
 def _add_text(
@@ -366,14 +367,6 @@ def _add_text(
 # --- ratings, and how they were read ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BadRows:
-    """The rows that were skipped: how many, and what is wrong with the first few of them."""
-
-    count: int
-    first: tuple[str, ...]
-
-
 class Repeats(NamedTuple):
     """How rows that repeat a pair were merged."""
 
@@ -388,16 +381,12 @@ class Repeats(NamedTuple):
 R = TypeVar("R", bound=RatingsSource)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading(Generic[R]):
+@dataclass(kw_only=True)
+class Reading(RowReport, Generic[R]):
     """Ratings that were read, wherever they are kept, and how they were read."""
 
     ratings: R
     """What is published."""
-    name: Path | str
-    """The file that was read, or a text that names another origin."""
-    rows: int
-    """All rows, bad ones included."""
     raters: Ids | None
     """All users who occur in the rows; None where they stay on a cluster."""
     n_raters: int
@@ -409,21 +398,8 @@ class Reading(Generic[R]):
     """Whether there are ratings, and all of them are below the threshold."""
     repeats: Repeats
     """How rows that repeat a (user, item) pair were merged."""
-    dropped: tuple[tuple[str, int], ...] = ()
-    """The reasons why rows were left out, and how many."""
-    rating_range: tuple[float, float] | None
-    """Smallest and largest rating, before any threshold."""
-    half_steps: bool = False
-    """Whether all ratings are whole or half numbers, as stars are."""
-    bad_rows: BadRows | None = None
-    """The rows that were skipped, where that was allowed."""
     times: npt.NDArray[np.float64] | None = None
     """The time of each rating, in the order of the matrix, where it was asked for: NaN where it cannot be read."""
-    files: int = 1
-    empty_files: int = 0
-    """The number of files that have columns and no rows."""
-    unused: tuple[str, ...] = ()
-    """The names of columns that were not read."""
 
     @property
     def has_values(self) -> bool:
@@ -439,30 +415,26 @@ class Reading(Generic[R]):
         lines = [f"{named(self.name)}: {files}{self.rows:,} rows, {ids}, {counted}"]
         if self.empty_files:
             lines.append(f"files without rows: {self.empty_files:,}")
-        if self.bad_rows is not None and self.bad_rows.count:
-            lines.append(f"skipped: {self.bad_rows.count:,} bad rows; the first:")
-            lines += [f"  {printable(fault)}" for fault in self.bad_rows.first]
+        if self.bad:
+            lines.append(f"skipped: {self.bad:,} bad rows; the first:")
+            lines += [f"  {printable(fault)}" for fault in self.first_bad]
         if self.repeats.rows:
-            lines.append(f"duplicates: {self.repeats.rows:,} rows repeat a (user, item) pair; {self._rule()}")
+            rule = "the latest counts, by the time column"
+            if not self.has_values:
+                rule = "they count once"
+            elif not self.repeats.by_time:
+                rule = "the largest value counts (there is no time column)"
+            elif self.repeats.untimed:
+                rule += f"; {self.repeats.untimed:,} without a readable time count as the earliest"
+            lines.append(f"duplicates: {self.repeats.rows:,} rows repeat a (user, item) pair; {rule}")
         if self.dropped:
-            lines.append("dropped: " + ", ".join(f"{count:,} {reason}" for reason, count in self.dropped))
+            lines.append("dropped: " + ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items()))
         if self.unused:
             more = f" and {len(self.unused) - _SHOWN:,} more" if len(self.unused) > _SHOWN else ""
             lines.append(f"columns not used: {', '.join(map(shorten, self.unused[:_SHOWN]))}{more}")
-        if self.rating_range is None:
-            lines.append("no rating column read: each row counts as 1")
-        else:
-            lines.append("ratings range from {:g} to {:g}".format(*self.rating_range))
+        values = "ratings range from {:g} to {:g}".format(*self.rating_range) if self.rating_range else None
+        lines.append(values or "no rating column read: each row counts as 1")
         return "\n  ".join(lines)
-
-    def _rule(self) -> str:
-        """Return the rule by which one row of a repeated pair counts."""
-        if not self.has_values:
-            return "they count once"
-        if not self.repeats.by_time:
-            return "the largest value counts (there is no time column)"
-        untimed = f"; {self.repeats.untimed:,} without a readable time count as the earliest"
-        return "the latest counts, by the time column" + (untimed if self.repeats.untimed else "")
 
 
 MemoryReading: TypeAlias = Reading[Ratings]
@@ -474,10 +446,9 @@ MemoryReading: TypeAlias = Reading[Ratings]
 def last_of_each(keys: Keys, seconds: Floats | None) -> tuple[BoolArray, int]:
     """Return a mask of the last row of every pair, and how many rows of repeated pairs have no time.
 
-    Rows come sorted by their keys, which the rows of one pair share, then by time (minus infinity where one cannot be
-    read), then by value: so the latest row counts, and among equal times, or without times, the largest value. One
-    person's row must not affect other pairs: the guarantee of a release relies on one row changing one entry of the
-    matrix.
+    Rows come sorted by the keys of their pairs, then by time (minus infinity where one cannot be read), then by value.
+    So the latest row counts, and among equal times, or without times, the largest value; and one row changes one entry
+    of the matrix, on which the guarantee of a release relies.
     """
     last = np.ones(len(keys), dtype=bool)
     last[:-1] = keys[1:] != keys[:-1]
@@ -518,8 +489,9 @@ def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str]) -
 
 def encode(table: RatingsTable, *, threshold: float | None = None, with_times: bool = False) -> MemoryReading:
     """Return the rows of a table as ratings in memory, with repeated pairs merged; see :func:`read_ratings_file`."""
-    report, connection, good = table.report(), table.connection, table.rows - table.bad
-    require_memory(_BYTES_PER_ROW * good, f"{named(table.name)}: {good:,} rows in memory")
+    report, connection = table.finished(), table.connection
+    good = report.rows - report.bad
+    require_memory(_BYTES_PER_ROW * good, f"{named(report.name)}: {good:,} rows in memory")
     users, items = number_ids(connection)
     columns = ["value"] * table.has_values + ["seconds"] * table.has_times
     found = connection.execute(sorted_pairs("users", "items", len(items), columns)).fetchnumpy()
@@ -533,7 +505,7 @@ def encode(table: RatingsTable, *, threshold: float | None = None, with_times: b
         try:
             ratings = ratings.disclosing(table.filtered_by)
         except InputError as error:
-            raise refusal(table.name, str(error)) from error
+            raise refusal(report.name, str(error)) from error
     times = None
     if with_times and seconds is not None:
         times = np.where(np.isneginf(seconds[keep]), np.nan, seconds[keep])
@@ -541,8 +513,8 @@ def encode(table: RatingsTable, *, threshold: float | None = None, with_times: b
     if threshold is not None:
         everything, ratings = ratings, ratings.at_least(threshold)
         times = None if times is None else times[everything.matrix.data >= threshold]
-        below = len(everything) - len(ratings)
-        report["dropped"] += ((f"rated below {threshold:g}", below),) if below else ()
+        if below := len(everything) - len(ratings):
+            report.dropped = {**report.dropped, f"rated below {threshold:g}": below}
     return MemoryReading(
         ratings=ratings,
         raters=users,
@@ -551,7 +523,7 @@ def encode(table: RatingsTable, *, threshold: float | None = None, with_times: b
         all_below=not len(ratings),
         repeats=Repeats(int(len(keys) - keep.sum()), table.has_times, untimed),
         times=times,
-        **report,
+        **vars(report),
     )
 
 
@@ -562,14 +534,12 @@ def read_ratings_file(
     with_times: bool = False,
     **options: Any,  # noqa: ANN401 - of read_ratings
 ) -> MemoryReading:
-    r"""Read one or many files of ratings, and count what was merged or left out; file names show the format.
+    """Read one or many files of ratings, and count what was merged or left out; file names show the format.
 
     Files that are read together have one schema, and give the same result as one file with all their rows. If a (user,
     item) pair occurs more than once, the latest row counts, and among equal times, or without times, the largest value.
     No row decides how another is read: JSON lines must have a user, an item and a rating each, ``.dat`` files four
-    fields, unless ``columns`` says otherwise.
-
-    The arguments are those of :func:`read_ratings`; ``with_times`` also returns the time of each rating.
+    fields, unless ``columns`` says otherwise. ``with_times`` also returns the time of each rating.
 
     Raises:
         InputError: The file cannot be used; the message names the file, the place, the value and the rule.

@@ -218,42 +218,37 @@ def explaining_os_errors(file: Path) -> Iterator[None]:
 def _blocks(file: Path) -> Iterator[bytes]:
     if file == STANDARD_INPUT:
         # Not closed: others may read what follows. It has no name, so its first bytes say whether it is compressed.
-        raw: BinaryIO = io.BufferedReader(io.FileIO(0, closefd=False))
-        packed_input = raw.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
+        raw = _Metered(io.FileIO(0, closefd=False))
+        packed = raw.peek(2)[:2] == _GZIP
     else:
-        raw = file.open("rb")
-        packed_input = file.suffix.lower() == ".gz"
+        raw = _Metered(file.open("rb", buffering=0))
+        packed = file.suffix.lower() == ".gz"
     with raw:
-        if not packed_input:
-            while block := raw.read(_BLOCK):
+        if not packed:
+            while block := raw.read1(_BLOCK):
                 yield block
             return
-        packed, unpacked = _Metered(raw), 0
-        with gzip.GzipFile(fileobj=packed) as unpacking:
+        unpacked = 0
+        with gzip.GzipFile(fileobj=raw) as unpacking:
             while block := unpacking.read(_BLOCK):
                 unpacked += len(block)
                 if unpacked > LARGEST:
                     raise file_refusal(file, f"unpacks to more than {LARGEST:,} bytes, the largest size that is read")
-                if unpacked > max(EXPANSION_FROM, MAX_EXPANSION * packed.n_read):
+                if unpacked > max(EXPANSION_FROM, MAX_EXPANSION * raw.n_read):
                     fault = f"unpacks to more than {MAX_EXPANSION:,} times its size: a compression bomb"
                     raise file_refusal(file, fault)
                 yield block
 
 
-class _Metered:
-    """Reads a file in small pieces and counts them, so that unpacked data can be compared with its packed size."""
+class _Metered(io.BufferedReader):
+    """Reads packed data in small pieces and counts them, so that unpacked data can be compared with its packed size."""
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self.n_read = 0
+    n_read = 0
 
-    def read(self, size: int = -1, /) -> bytes:
-        piece = self._raw.read(min(size, _PACKED_BLOCK) if size > 0 else size)
+    def read(self, size: int | None = -1, /) -> bytes:
+        piece = super().read(min(size, _PACKED_BLOCK) if size is not None and size > 0 else size)
         self.n_read += len(piece)
         return piece
-
-    def seek(self, offset: int, /) -> int:
-        return self._raw.seek(offset)
 
 
 # --- TOML ---------------------------------------------------------------------------------------------------------

@@ -324,6 +324,6 @@ def open_ratings(
             n_ratings=len(ratings),
             of_listed=users is not None or items is not None,
             repeats=Repeats(counts["rows"] - counts["pairs"], source.has_times, counts["untimed"]),
-            dropped=tuple((reason, count) for reason, count in dropped.items() if count),
+            dropped={reason: count for reason, count in dropped.items() if count},
             **source.report,
         )

@@ -1,4 +1,4 @@
-"""What a test sets in a file for ``publish --config``."""
+"""What a test sets in a file for ``--config``."""
 
 import hashlib
 import json

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import typer
 from pydantic import TypeAdapter
 
-from pricdr.cli import app
-from pricdr.cli.publish_settings import SETTINGS, PublishSettings
+from pricdr.cli import SETTINGS, app
+from pricdr.cli.options import settings_of
 
 INTRODUCTION: Final = """# Command line
 
@@ -45,20 +45,25 @@ def _section(name: str, command: Any, context: typer.Context) -> str:  # noqa: A
     usage = command.get_usage(context).removeprefix("Usage: ")
     parts = [f"{level} {name}", f"    {usage}", _plain(command.help or "")]
     parts += [_parameter(parameter.get_help_record(context)) for parameter in command.params if not parameter.hidden]
-    if name == "pricdr publish":
-        parts += list(_settings())
+    if (settings := SETTINGS.get(name.removeprefix("pricdr "))) is not None:
+        parts += list(_settings(name, settings))
     return "\n\n".join(part for part in parts if part)
 
 
-def _settings() -> Iterator[str]:
+def _settings(name: str, kind: type) -> Iterator[str]:
     """Yield what a file for --config can set beside the options."""
-    yield "### Settings of pricdr publish --config"
-    yield "TOML: every option above by its name without dashes in front, except `log-json`, and these:"
-    described = TypeAdapter(PublishSettings).json_schema()["properties"]
-    annotated = get_type_hints(PublishSettings, include_extras=True)
-    for key, field in SETTINGS.items():
-        stated = described[field].get("description") or annotated[field].__metadata__[0].help
-        yield _parameter((key, " ".join(stated.split())))
+    yield f"### Settings of {name} --config"
+    others = {
+        "pricdr publish": "every option above by its name without dashes in front, except `log-json`",
+        "pricdr train": "the settings of the method by their names",
+    }
+    yield f"TOML: {others.get(name, 'every option above by its name without dashes in front')}, and these:"
+    described: dict[str, str] = {}
+    for base in kind.__mro__[:-1]:  # each class knows only the texts of its own fields
+        schemas = TypeAdapter(base).json_schema()["properties"]
+        described |= {field: schema["description"] for field, schema in schemas.items() if "description" in schema}
+    for key, field in settings_of(kind).items():
+        yield _parameter((key, " ".join(described[field].split())))
 
 
 def _parameter(record: tuple[str, str]) -> str:

@@ -16,7 +16,8 @@ from tests.settings import config
 RNG = np.random.default_rng(1)
 PAIRS = sorted({(int(u), int(i)) for u, i in zip(RNG.integers(0, 30, 700), RNG.integers(0, 300, 700), strict=True)})
 COLUMNS = ("--columns", "user=käufer,item=ding,rating=sterne")
-OPTIONS = ("--delimiter", ";", "--encoding", "latin-1", "--skip-bad-rows", *COLUMNS)
+ODD = {"delimiter": ";", "encoding": "latin-1", "skip_bad_rows": True}
+OPTIONS = (*config(**ODD), *COLUMNS)
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def odd(here):
 
 def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, publish, odd):
     said = [
-        publish(odd, *COLUMNS, *config(delimiter=";", encoding="latin-1", skip_bad_rows=True)),
+        publish(odd, *OPTIONS),
         pricdr("split", odd, "--out", "split", *OPTIONS),
         pricdr("train", odd, "--method", "ease", "--out", "model", *OPTIONS),
         pricdr("prepare", odd, odd, "--core", 2, "--out", "pair", *OPTIONS),
@@ -48,12 +49,18 @@ def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, p
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--most-bad-rows", 0.5), "--most-bad-rows needs --skip-bad-rows"),
-        (("--delimiter", '"'), "delimiter must be"),
-        (("--encoding", "zip"), "encoding must be"),
+        (config(most_bad_rows=0.5), "most-bad-rows needs skip-bad-rows"),
+        (config(delimiter='"'), "delimiter must be"),
+        (config(encoding="zip"), "encoding must be"),
+        (config(refine=True), "unknown key 'refine'"),
+        (config(skip_bad_rows="yes"), "skip-bad-rows must be a valid boolean, got 'yes'"),
+        (("--delimiter", ";"), "No such option: --delimiter; delimiter is set in --config FILE"),
         ((), "line 1 is not text: byte 0xe4 is not UTF-8"),
-        (("--encoding", "latin-1"), "this file seems to use semicolons"),
-        ((*OPTIONS, "--most-bad-rows", 1e-6), ("more than 0.0001% (--most-bad-rows)", f"line {len(PAIRS) + 2}")),
+        (config(encoding="latin-1"), "this file seems to use semicolons"),
+        (
+            (*COLUMNS, *config(**ODD, most_bad_rows=1e-6)),
+            ("more than 0.0001% (most-bad-rows)", f"line {len(PAIRS) + 2}"),
+        ),
         ((*OPTIONS, "--threshold", 6), "no rating is at least 6"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from pricdr.models import recommend as recommending, recommendation_files
 from tests.serving.conftest import small_model
+from tests.settings import config
 
 ARGUMENTS = ("-k", 5, "--users", "users.txt")
 
@@ -154,7 +155,7 @@ def test_an_export_recommends_as_the_model_where_histories_are_handed_in_and_war
         ("popularity", ("--export", "new", "--resume"), "--resume: an export covers every user"),
         ("popularity", ("--export", "model"), "exists already"),
         ("popularity", ("--out", "new.csv", "--threshold", 3), "--threshold: this is about --seen"),
-        ("popularity", ("--out", "new.csv", "--encoding", "latin-1"), "--encoding: this is about --seen"),
+        ("popularity", ("--out", "new.csv", *config(encoding="latin-1")), "encoding: this is about --seen"),
         ("popularity", ("--out", "new.csv", "--seen", "nowhere.csv"), "nowhere.csv"),
         ("popularity", ("--out", "new.csv", "--public-key", "nowhere"), "cannot read key"),
     ],

@@ -89,7 +89,7 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(train, here):
         (None, ("--release", "strangers"), "another user list"),
         (None, ("--release", "nowhere"), "no such folder"),
         (None, ("--threshold", 3), "--threshold: this is for files of ratings"),
-        (None, ("--delimiter", ";"), "--delimiter: this is for files of ratings"),
+        ('delimiter = ";"', (), "delimiter: this is for files of ratings"),
     ],
 )
 def test_wrong_settings_and_inputs_end_in_one_line(target, pricdr, here, settings, options, says):

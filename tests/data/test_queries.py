@@ -102,7 +102,7 @@ def test_columns_thresholds_and_bad_rows_hold_for_queries_too(database, refused)
         **(typed if kind == "postgresql" else {}),
     }.items():
         assert fault in refused(lambda sql=sql: read(Query.of(address, sql)))
-    assert "--delimiter is for files" in refused(lambda: read(named, delimiter=";"), ParameterError)
+    assert "delimiter is for files" in refused(lambda: read(named, delimiter=";"), ParameterError)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_an_address_that_cannot_be_read_is_not_shown(refused):
         message = refused(lambda address=address: Query.of(address, SELECT), ParameterError)
         assert "must read postgresql://" in message
         secret_free(message)
-    assert "--query is empty" in refused(lambda: Query.of("postgresql://h/d", " ; "), ParameterError)
+    assert "query is empty" in refused(lambda: Query.of("postgresql://h/d", " ; "), ParameterError)
 
 
 def test_half_of_a_long_password_is_not_shown_either():
@@ -207,9 +207,9 @@ def test_the_command_line_keeps_the_address_to_itself(postgresql, tmp_path, monk
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("r.csv", *config(from_="env:NOWHERE", query="x")), "give RATINGS or --from, not both"),
-        (config(from_="postgresql://h/d"), "--from and --query go together"),
-        (config(query="SELECT"), "--from and --query go together"),
+        (("r.csv", *config(from_="env:NOWHERE", query="x")), "give RATINGS or from in --config, not both"),
+        (config(from_="postgresql://h/d"), "from and query go together"),
+        (config(query="SELECT"), "from and query go together"),
         (config(from_="env:NOWHERE", query="SELECT"), "the environment variable 'NOWHERE' is not set"),
         ((), "Missing argument 'RATINGS'"),
     ],

@@ -210,7 +210,7 @@ def test_a_bad_row_is_skipped_counted_and_shown(write, bad, at):
 
 def test_too_many_bad_rows_are_refused_and_the_limit_can_be_set(write, refused):
     path = write("r.csv", "user,item,rating\n" + "a,b,1\n" * 97 + ",b,1\n" + "a,b\n" + "a,b,x\n")
-    fault = "3 of 100 rows are bad, more than 1% (--most-bad-rows); the first: row 98 (line 99): the user id is empty"
+    fault = "3 of 100 rows are bad, more than 1% (most-bad-rows); the first: row 98 (line 99): the user id is empty"
     assert fault in refused(lambda: read(path, skip_bad_rows=True))
     reading = read(path, skip_bad_rows=True, most_bad_rows=0.03)
     places = ["row 98 (line 99)", "row 99 (line 100) is too short", "row 100 (line 101)"]

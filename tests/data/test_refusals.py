@@ -162,7 +162,7 @@ def test_refused(case, write, tmp_path, refused):
         ),
         *(({"skip_bad_rows": True, "most_bad_rows": most}, "most_bad_rows") for most in (0, -1, 1.5, float("nan"))),
         ({"format": "xml"}, "format must be one of csv, tsv"),
-        ({"format": "jsonl", "delimiter": ";"}, "--delimiter is for delimited text"),
+        ({"format": "jsonl", "delimiter": ";"}, "delimiter is for delimited text"),
         *(
             ({"format": "parquet", name: ";"[:1] if name == "delimiter" else "latin-1"}, "these files are Parquet")
             for name in ("delimiter", "encoding")

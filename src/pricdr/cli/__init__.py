@@ -42,7 +42,9 @@ from pricdr.cli import (
     verify,
 )
 from pricdr.cli.console import LOG_JSON, fail, log_event, log_lines, say, screen
-from pricdr.cli.publish_settings import SETTINGS
+from pricdr.cli.options import settings_of
+from pricdr.cli.publish_settings import PublishSettings
+from pricdr.cli.ratings import InputSettings, ReadingSettings
 from pricdr.errors import POSIX_ONLY, PriCDRError
 from pricdr.files import require_local
 
@@ -73,6 +75,12 @@ _COMMANDS: Final[Mapping[str, Callable[..., Any] | typer.Typer]] = {
     "report": report.report,
 }
 """In the order of the work, research last."""
+SETTINGS: Final[Mapping[str, type]] = {
+    "publish": PublishSettings,
+    **dict.fromkeys(("split", "train"), InputSettings),
+    **dict.fromkeys(("evaluate", "recommend", "prepare"), ReadingSettings),
+}
+"""What ``--config`` of a command sets beside its options."""
 
 
 class _InOrder(TyperGroup):
@@ -187,7 +195,7 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     if extra is not None and command in _OF_RATINGS:
         return f'Got an unexpected extra argument {extra[1]!r}; a pattern of files needs quotes: "ratings/*.parquet"'
     option = re.match(r"No such option: --(?:no-)?([\w-]+)", message)
-    if option is not None and command == "publish" and option[1] in SETTINGS:
+    if option is not None and command in SETTINGS and option[1] in settings_of(SETTINGS[command]):
         return f"{option[0]}; {option[1]} is set in --config FILE"
     faults = getattr(error.__cause__, "errors", None)  # pydantic's, which know what was given
     if faults is None:

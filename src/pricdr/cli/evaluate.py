@@ -1,6 +1,7 @@
 """``pricdr evaluate``: how good are these models, on a split nobody trained on?"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -43,11 +44,7 @@ def evaluate(
     ] = None,
     threshold: Annotated[float | None, Option(help="Of --target: count only rows rated at least this.")] = None,
     columns: reading.ColumnsOption = None,
-    delimiter: reading.DelimiterOption = None,
-    encoding: reading.EncodingOption = None,
-    format: reading.FormatOption = None,
-    skip_bad_rows: reading.SkipBadRowsOption = False,
-    most_bad_rows: reading.MostBadRowsOption = None,
+    config: reading.ConfigOption = None,
     release: Annotated[
         list[Path] | None, Option(help="With --repeat: a release that models were trained with; may be given again.")
     ] = None,
@@ -86,7 +83,7 @@ def evaluate(
     for path in filter(None, (report, per_user)):  # before any work: a ranking may take long
         require_absent(path)
     places = require_cutoffs(whole_numbers("-k", cutoffs, "5,10,20"))
-    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    how = replace(config or reading.ReadingSettings(), columns=columns)
     split = load_split(where)
     if repeat is None:
         others = {"--target": target, "--threshold": threshold, "--release": release or None, **how.given()}

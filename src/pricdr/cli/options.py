@@ -6,19 +6,23 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from typer import Context, Option
 
 import pricdr
-from pricdr.cli.console import answer, warn
+from pricdr.cli.console import LOG_JSON, answer, warn
 from pricdr.errors import ParameterError
 from pricdr.extensions import Registry
+from pricdr.files import require_local
 
 T = TypeVar("T")
 _PINNED = "PRICDR_PUBLIC_KEY"
 _MAX_WARNINGS = 5
+_ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", LOG_JSON.removeprefix("--")})
+"""Wrong usage, too, must be a line of JSON, before any file is read."""
 
 
 def _require_pinned(given: Path | None) -> Path | None:
@@ -107,6 +111,58 @@ def require_page(path: Path | None) -> None:
     if path is not None:
         require_writable(path)
         require_outside_releases(path)
+
+
+def settings_of(kind: type[Any]) -> dict[str, str]:
+    """Return the fields of a dataclass that a file for ``--config`` sets, by their names there."""
+    return {each.name.strip("_").replace("_", "-"): each.name for each in fields(kind) if each.name != "columns"}
+
+
+def read_settings(kind: type[T], table: Mapping[str, object], file: Path | None) -> T:
+    """Return the dataclass with the settings of a table that was read from ``file``."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from pricdr.data.reading.text_files import shorten
+
+    names = settings_of(kind)
+    values = {names[key]: value for key, value in table.items() if key in names}
+    try:
+        # Strict, and as JSON: the kinds of values that TOML has too, of which paths and names are text.
+        settings = TypeAdapter(kind).validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0]).strip("_").replace("_", "-")
+        rule = first["msg"].replace("Input should", "must")
+        raise ParameterError(f"{file}: {key} {rule}, got {shorten(first['input'])}") from error
+    for path in (value for value in vars(settings).values() if isinstance(value, Path)):
+        require_local(path)
+    return settings
+
+
+def config_option(kind: type[Any]) -> Any:  # noqa: ANN401 - as typer's own
+    """Return the option ``--config``: a file that may set every option by its name, and the fields of ``kind``."""
+
+    def read(context: Context, file: Path | None) -> object:
+        if file is None or context.resilient_parsing:
+            return None
+        from pricdr.data.reading.text_files import read_toml, shorten
+
+        table = read_toml(file)
+        options = {each.opts[0].removeprefix("--"): each for each in context.command.params}
+        allowed = sorted({*options, *settings_of(kind)} - _ON_THE_COMMAND_LINE_ALONE)
+        for key in table:
+            if key not in allowed:
+                raise ParameterError(f"{file}: unknown key {shorten(key)}; allowed are {', '.join(allowed)}")
+        # As words of the command line, so that the same rules hold.
+        context.default_map = {
+            str(options[key].name): str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in table.items()
+            if key in options
+        }
+        return read_settings(kind, table, file)
+
+    text = "Settings in TOML: these options by their names, and rarer ones; the command line wins."
+    return Option("--config", metavar="FILE", parser=Path, callback=read, is_eager=True, help=text)
 
 
 class JsonOutput:

@@ -1,5 +1,6 @@
 """``pricdr prepare``: the paper's preprocessing, for researchers who hold both files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,11 +22,7 @@ def prepare(
         bool, Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater.")
     ] = False,
     columns: reading.ColumnsOption = None,
-    delimiter: reading.DelimiterOption = None,
-    encoding: reading.EncodingOption = None,
-    format: reading.FormatOption = None,
-    skip_bad_rows: reading.SkipBadRowsOption = False,
-    most_bad_rows: reading.MostBadRowsOption = None,
+    config: reading.ConfigOption = None,
 ) -> None:
     """Filter two rating files as the paper does. Research only: it needs both parties' data.
 
@@ -38,7 +35,7 @@ def prepare(
     from pricdr.data.pairs import save_pair
     from pricdr.files import new_folder
 
-    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    how = replace(config or reading.ReadingSettings(), columns=columns)
     reading.require_one_stream(source, target)
     try:
         limit = None if threshold == "none" else float(threshold)

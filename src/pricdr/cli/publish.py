@@ -25,7 +25,7 @@ import pricdr
 from pricdr.cli.console import LOG_JSON, log_event, note_spent, open_log, progress_bar, say, say_list, warn
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
-from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, require_ratings, shown, warn_of_stars
+from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, shown, warn_of_stars
 from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
 from pricdr.files import new_folder, require_absent
@@ -126,7 +126,7 @@ def publish(
     from pricdr.signing import read_private_key
 
     settings = replace(config or PublishSettings(), columns=columns)
-    given = require_ratings(None if ratings is None else Path(ratings), settings.from_, settings.query, "RATINGS")
+    given = settings.require_ratings(None if ratings is None else Path(ratings), "RATINGS")
     _require_places(out, settings.log, None if json_output is None else json_output.path)
     if settings.log is not None:
         open_log(settings.log)

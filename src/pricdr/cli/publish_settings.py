@@ -3,35 +3,25 @@
 The file may set every option of the command line by its name, and what is too rarely needed to be an option.
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
-
-from typer import Context, Option
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import pricdr
-from pricdr.cli.console import LOG_JSON
-from pricdr.cli.options import check_revocations, name_given, pinned_key, refuse_unused_key
-from pricdr.cli.ratings import FromOption, QueryOption, ReadingOptions
+from pricdr.cli.options import check_revocations, config_option, name_given, pinned_key, refuse_unused_key
+from pricdr.cli.ratings import InputSettings
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.files import require_local
 from pricdr.privacy.strategies import BY_NAME, require_arguments
 
 if TYPE_CHECKING:
     from pricdr.strategies import Strategy
 
 DEFAULT_STRATEGY: Final = "spectral"
-_ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", LOG_JSON.removeprefix("--")})
-"""Wrong usage, too, must be a line of JSON, before any file is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishSettings(ReadingOptions):
+class PublishSettings(InputSettings):
     """What ``publish`` takes from ``--config`` alone, beside ``columns``. The documentation shows these texts."""
-
-    __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True, "use_attribute_docstrings": True}
 
     refine: bool | None = None
     """guided: three rounds, each one's rows a guide to the next (true, the default), or one round."""
@@ -53,8 +43,6 @@ class PublishSettings(ReadingOptions):
     """learn-from all without items: hash items into this many buckets; 65536 unless set."""
     density: float | None = None
     """sjlt: share of non-zeros in P; 0.5 unless set."""
-    from_: FromOption = None
-    query: QueryOption = None
     temp_dir: Path | None = None
     """engine duckdb: sort large files in this folder, which holds ratings in plaintext meanwhile; beside the release
     unless set."""
@@ -70,59 +58,7 @@ class PublishSettings(ReadingOptions):
     """EXPERIMENTS ONLY: no noise, not private."""
 
 
-SETTINGS: Final[Mapping[str, str]] = {
-    field.name.strip("_").replace("_", "-"): field.name for field in fields(PublishSettings) if field.name != "columns"
-}
-"""The fields by their names in a file."""
-
-
-def _read_settings(context: Context, file: Path | None) -> PublishSettings | None:
-    """Return what only a file can set; its other values become the defaults of the options of the same names."""
-    if file is None or context.resilient_parsing:
-        return None
-    from pydantic import TypeAdapter, ValidationError
-
-    from pricdr.data.reading.text_files import read_toml, shorten
-
-    table = read_toml(file)
-    options = {each.opts[0].removeprefix("--"): each for each in context.command.params}
-    allowed = sorted({*options, *SETTINGS} - _ON_THE_COMMAND_LINE_ALONE)
-    for key in table:
-        if key not in allowed:
-            raise ParameterError(f"{file}: unknown key {shorten(key)}; allowed are {', '.join(allowed)}")
-    # As words of the command line, so that the same rules hold.
-    context.default_map = {
-        str(options[key].name): str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in table.items()
-        if key in options
-    }
-    values = {SETTINGS[key]: value for key, value in table.items() if key in SETTINGS}
-    try:
-        # Strict, and as JSON: the kinds of values that TOML has too, of which paths and names are text.
-        settings = TypeAdapter(PublishSettings).validate_json(json.dumps(values, default=str))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = str(first["loc"][0]).strip("_").replace("_", "-")
-        rule = first["msg"].replace("Input should", "must")
-        raise ParameterError(f"{file}: {key} {rule}, got {shorten(first['input'])}") from error
-    for path in (value for value in vars(settings).values() if isinstance(value, Path)):
-        require_local(path)
-    return settings
-
-
-ConfigOption: TypeAlias = Annotated[
-    PublishSettings | None,
-    Option(
-        "--config",
-        metavar="FILE",
-        parser=Path,
-        callback=_read_settings,
-        is_eager=True,
-        help="Settings in TOML: these options by their names, and rarer ones; the command line wins.",
-    ),
-]
-
-
+ConfigOption: TypeAlias = Annotated[PublishSettings | None, config_option(PublishSettings)]
 _FIELDS: Final = {"fill_guide": "allow_missing", "item_features": "features"}
 """Settings that strategies call otherwise."""
 _GIVEN_BY: Final = {

@@ -1,13 +1,14 @@
-"""Ratings as input of a command: files named by an argument or a query, and the options that say how to read them."""
+"""Ratings as input of a command: files named by an argument or a query, and the settings that say how to read them."""
 
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from typer import Option
 
 from pricdr.cli.console import progress_bar, say, warn
+from pricdr.cli.options import config_option
 from pricdr.data.reading.inputs import Query
 from pricdr.data.reading.text_files import STANDARD_INPUT, named
 from pricdr.errors import InputError, ParameterError
@@ -20,17 +21,6 @@ FormatName: TypeAlias = Literal["csv", "tsv", "inter", "dat", "jsonl", "parquet"
 FILES: Final = "a file, a folder, a quoted pattern, or -"
 """What ratings may be, for --help."""
 
-FromOption: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "--from",
-        help="Instead of files: a database, postgresql://user:password@host/name or sqlite:///file, or env:NAME, a "
-        "variable that holds it.",
-    ),
-]
-QueryOption: TypeAlias = Annotated[
-    str | None, Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
-]
 ColumnsOption: TypeAlias = Annotated[
     str | None,
     Option(
@@ -38,44 +28,40 @@ ColumnsOption: TypeAlias = Annotated[
         "1, 2, 3, 4), or amazon-2014|amazon-2018."
     ),
 ]
-DelimiterOption: TypeAlias = Annotated[
-    str | None, Option(help="The separator of fields in a text file, such as ; or | or tab.  [default: by its name]")
-]
-EncodingOption: TypeAlias = Annotated[
-    str | None, Option(help="The character encoding of a text file, such as latin-1.  [default: utf-8]")
-]
-FormatOption: TypeAlias = Annotated[
-    FormatName | None, Option(help="The format of the files.  [default: by their names; csv for standard input]")
-]
-SkipBadRowsOption: TypeAlias = Annotated[
-    bool, Option("--skip-bad-rows", help="Leave out rows that cannot be read, and count them on screen.")
-]
-MostBadRowsOption: TypeAlias = Annotated[
-    float | None, Option(help="skip-bad-rows: refuse a file with a larger share of bad rows.  [default: 0.01]")
-]
 
 
-@dataclass(frozen=True)
-class ReadingOptions:
-    """How the ratings of a command are to be read: the options above, in the order of every command that has them."""
+@dataclass(frozen=True, kw_only=True)
+class ReadingSettings:
+    """How the ratings of a command are read: ``--columns``, and what only ``--config`` sets.
 
-    columns: ColumnsOption = None
-    delimiter: DelimiterOption = None
-    encoding: EncodingOption = None
-    format: FormatOption = None
-    skip_bad_rows: SkipBadRowsOption = False
-    most_bad_rows: MostBadRowsOption = None
+    The documentation shows these texts.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True, "use_attribute_docstrings": True}
+
+    columns: str | None = None
+    delimiter: str | None = None
+    """The separator of fields in a text file, such as ; or | or tab; by the file's name unless set."""
+    encoding: str | None = None
+    """The character encoding of a text file, such as latin-1; utf-8 unless set."""
+    format: FormatName | None = None
+    """The format of the files; by their names unless set, csv for standard input."""
+    skip_bad_rows: bool = False
+    """Leave out rows that cannot be read, and count them on screen."""
+    most_bad_rows: float | None = None
+    """skip-bad-rows: refuse a file with a larger share of bad rows; 0.01 unless set."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return the options that were given, as arguments of the readers, which have the same names."""
+        """Return what was given, as arguments of the readers, which have the same names."""
         if self.most_bad_rows is not None and not self.skip_bad_rows:
-            raise ParameterError("--most-bad-rows needs --skip-bad-rows")
-        every = {option.name: getattr(self, option.name) for option in fields(ReadingOptions)}
+            raise ParameterError("most-bad-rows needs skip-bad-rows")
+        every = {each.name: getattr(self, each.name) for each in fields(ReadingSettings)}
         return {name: value for name, value in every.items() if value is not None and value is not False}
 
     def given(self) -> dict[str, object]:
-        """Return the options that were given, such as ``--columns``."""
-        return {f"--{name.replace('_', '-')}": value for name, value in self.arguments().items()}
+        """Return what was given, as the user wrote it: ``--columns``, ``delimiter``."""
+        names = {"columns": "--columns"}
+        return {names.get(name, name.replace("_", "-")): value for name, value in self.arguments().items()}
 
     def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "MemoryReading":
         """Read files of ratings, or the rows of a query, and show that it is working meanwhile."""
@@ -97,26 +83,39 @@ class ReadingOptions:
         return reading
 
 
-def files_or_query(path: Path | None, source: str | None, query: str | None, name: str) -> RatingsInput | None:
-    """Return the ratings that the argument called ``name`` gives, or --from and --query; None where neither does."""
-    if path is not None and re.match(r"\w*(sql|postgres)\w*:/", str(path)):
-        rule = "give it with --from"
-        raise ParameterError(f"{name} is the address of a database (not shown because of its password): {rule}")
-    if (source is None) != (query is None):
-        raise ParameterError("--from and --query go together: a database, and what to read from it")
-    if source is None or query is None:
-        return path
-    if path is not None:
-        raise ParameterError(f"give {name} or --from, not both: got {path} as well")
-    return Query.of(source, query)
+@dataclass(frozen=True, kw_only=True)
+class InputSettings(ReadingSettings):
+    """The same for ratings that may come from a database."""
+
+    from_: str | None = None
+    """Instead of files: a database, postgresql://user:password@host/name or sqlite:///file, or env:NAME, a variable
+    that holds it."""
+    query: str | None = None
+    """from: what to read, such as "SELECT user_id, item_id, stars FROM ratings"."""
+
+    def files_or_query(self, path: Path | None, name: str) -> RatingsInput | None:
+        """Return the ratings that the argument called ``name`` gives, or from and query; None where neither does."""
+        if path is not None and re.match(r"\w*(sql|postgres)\w*:/", str(path)):
+            rule = "set it as from in --config"
+            raise ParameterError(f"{name} is the address of a database (not shown because of its password): {rule}")
+        if (self.from_ is None) != (self.query is None):
+            raise ParameterError("from and query go together in --config: a database, and what to read from it")
+        if self.from_ is None or self.query is None:
+            return path
+        if path is not None:
+            raise ParameterError(f"give {name} or from in --config, not both: got {path} as well")
+        return Query.of(self.from_, self.query)
+
+    def require_ratings(self, path: Path | None, name: str) -> RatingsInput:
+        """Return the same, where one of the two must be given."""
+        ratings = self.files_or_query(path, name)
+        if ratings is None:
+            raise ParameterError(f"Missing argument '{name}': give it, or from and query in --config")
+        return ratings
 
 
-def require_ratings(path: Path | None, source: str | None, query: str | None, name: str) -> RatingsInput:
-    """Return the same, where one of the two must be given."""
-    ratings = files_or_query(path, source, query, name)
-    if ratings is None:
-        raise ParameterError(f"Missing argument '{name}': give it, or --from and --query")
-    return ratings
+ConfigOption: TypeAlias = Annotated[ReadingSettings | None, config_option(ReadingSettings)]
+InputConfigOption: TypeAlias = Annotated[InputSettings | None, config_option(InputSettings)]
 
 
 def shown(ratings: RatingsInput) -> str:

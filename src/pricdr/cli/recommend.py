@@ -1,5 +1,6 @@
 """``pricdr recommend``: write recommendations to a file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,11 +24,7 @@ def recommend(
     resume: Annotated[bool, Option("--resume", help="Continue where a stopped run ended.")] = False,
     public_key: PublicKeyOption = None,
     columns: reading.ColumnsOption = None,
-    delimiter: reading.DelimiterOption = None,
-    encoding: reading.EncodingOption = None,
-    format: reading.FormatOption = None,
-    skip_bad_rows: reading.SkipBadRowsOption = False,
-    most_bad_rows: reading.MostBadRowsOption = None,
+    config: reading.ConfigOption = None,
 ) -> None:
     """Write the best unseen items of each user: user, item, score, rank, and what they are based on.
 
@@ -46,7 +43,7 @@ def recommend(
     from pricdr.files import require_absent
     from pricdr.models.recommendation_files import kept_parts, parts_folder
 
-    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
+    how = replace(config or reading.ReadingSettings(), columns=columns)
     if (out is None) == (export is None):
         raise ParameterError("give either --out or --export")
     if export is not None:

@@ -1,6 +1,7 @@
 """``pricdr split``: hold something out, to measure by."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,14 +35,8 @@ def split(
         Path | None, Option(help="Your own split: the ratings to validate by.  [default: some of --train]")
     ] = None,
     official: Annotated[Path | None, Option(help="Import a split: user, valid_item, test_item, negatives_99.")] = None,
-    source_address: reading.FromOption = None,
-    query: reading.QueryOption = None,
     columns: reading.ColumnsOption = None,
-    delimiter: reading.DelimiterOption = None,
-    encoding: reading.EncodingOption = None,
-    format: reading.FormatOption = None,
-    skip_bad_rows: reading.SkipBadRowsOption = False,
-    most_bad_rows: reading.MostBadRowsOption = None,
+    config: reading.InputConfigOption = None,
 ) -> None:
     """Hold out one item per user for testing and one for validation, each with 99 unrated items to rank among.
 
@@ -59,8 +54,8 @@ def split(
     from pricdr.data.splits import read_official, save_split
     from pricdr.files import new_folder
 
-    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
-    ratings = reading.files_or_query(target, source_address, query, "TARGET")
+    how = replace(config or reading.InputSettings(), columns=columns)
+    ratings = how.files_or_query(target, "TARGET")
     parts = {"--train": train, "--test": test, "--validation": validation}
     rules = {"--by": by, "--test-items": test_items, "--ratio": ratio}
     if official is not None:

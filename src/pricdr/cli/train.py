@@ -19,10 +19,13 @@ from pricdr.cli.options import (
     RevocationsOption,
     check_revocations,
     name_given,
+    read_settings,
     refuse_given,
     refuse_unused_key,
+    settings_of,
 )
 from pricdr.errors import MAX_SEED, InputError, OutputError, ParameterError
+from pricdr.files import new_folder, require_absent
 from pricdr.models.catalogue import FAST, METHODS, configure, method_of, with_preset
 
 if TYPE_CHECKING:
@@ -67,7 +70,10 @@ def train(
     start: Annotated[
         Path | None, Option(help="A model of the same data and settings, to use its network.  [default: beside --out]")
     ] = None,
-    config: Annotated[Path | None, Option(help="A TOML file of settings that replace the preset's.")] = None,
+    config: Annotated[
+        Path | None,
+        Option(help="A TOML file of settings: the method's, which replace the preset's, and those of reading ratings."),
+    ] = None,
     epochs: Annotated[int | None, Option(help="The most passes over the data.", max=1_000_000)] = None,
     seed: Annotated[int | None, Option(help="The seed of the training.  [default: 0]", min=0, max=MAX_SEED)] = None,
     device: Annotated[DeviceName | None, Option(help="auto uses a GPU if there is one.  [default: auto]")] = None,
@@ -82,14 +88,7 @@ def train(
         bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
     ] = False,
     threshold: Annotated[float | None, Option(help="Of files of ratings: count only rows rated at least this.")] = None,
-    source_address: reading.FromOption = None,
-    query: reading.QueryOption = None,
     columns: reading.ColumnsOption = None,
-    delimiter: reading.DelimiterOption = None,
-    encoding: reading.EncodingOption = None,
-    format: reading.FormatOption = None,
-    skip_bad_rows: reading.SkipBadRowsOption = False,
-    most_bad_rows: reading.MostBadRowsOption = None,
 ) -> None:
     """Train a recommender on the target's ratings, with or without a release.
 
@@ -103,21 +102,23 @@ def train(
     """
     with progress_bar("starting"):  # torch is slow to load
         from pricdr._transfer import transfer
-    from pricdr.files import new_folder, require_absent
-    from pricdr.models.folder import write_model
+        from pricdr.models.folder import write_model
+    from pricdr.data.reading.text_files import read_toml
     from pricdr.training.run_log import RunLog
 
-    how = reading.ReadingOptions(columns, delimiter, encoding, format, skip_bad_rows, most_bad_rows)
-    rows = reading.require_ratings(data, source_address, query, "DATA")
+    own = {} if config is None else read_toml(config)
+    how = replace(read_settings(reading.InputSettings, own, config), columns=columns)
+    own = {key: value for key, value in own.items() if key not in settings_of(reading.InputSettings)}
+    rows = how.require_ratings(data, "DATA")
     reading.require_one_stream(rows, source)
     on_split = isinstance(rows, Path) and (rows / "split.json").is_file()
     if on_split and source is None:
         refuse_given({"--threshold": threshold} | how.given(), "this is for files of ratings, a split had its own")
     used = (release is not None, source is not None)
-    carried = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
+    carried = {"--method": method, "--preset": preset, "--config": own or None, "--epochs": epochs}
     measured = None if like is None else _measured(like, on_split, carried, used, public_key)
     default = "hetero" if any(used) else "dmf"
-    configured = _configured(method or default, preset, config) if measured is None else method_of(measured)
+    configured = _configured(method or default, preset, own, config) if measured is None else method_of(measured)
     configured = _with_flags(configured, epochs=epochs, seed=seed, device=device, bf16=bf16 or None)
     require_absent(out)
     received = _received(release, public_key, allow_unverified=allow_unverified)
@@ -125,10 +126,7 @@ def train(
     if measured is not None and measured.origin and received and received.sha256() != measured.origin.release:
         warn(f"this is not the release that {like} was measured with: its trust is carried over anyway")
     ratings, validation = _data(rows, on_split, how, threshold)
-    plaintext = None
-    if source is not None:
-        warn("the source is read in plaintext: this model is NOT PRIVATE")
-        plaintext = how.read_some(source, threshold).ratings.positives()
+    plaintext = None if source is None else _in_plaintext(source, how, threshold)
     if received is not None:
         _say_coverage(ratings, received)
     if start is not None and validation is None and measured is None:
@@ -164,7 +162,7 @@ def train(
 
 
 def _data(
-    rows: reading.RatingsInput, on_split: bool, how: reading.ReadingOptions, threshold: float | None
+    rows: reading.RatingsInput, on_split: bool, how: reading.ReadingSettings, threshold: float | None
 ) -> "tuple[pricdr.Ratings, HeldOut | None]":
     """Return what to train on: a split with its validation items, or all ratings."""
     from pricdr.data.splits import load_split
@@ -177,11 +175,13 @@ def _data(
     return split.train, split.validation
 
 
-def _configured(method: str, preset: PresetName | None, config: Path | None) -> "Method":
-    """Return the method with the settings of the preset, and those of the configuration file before them."""
-    from pricdr.data.reading.text_files import read_toml
+def _in_plaintext(source: Path, how: reading.ReadingSettings, threshold: float | None) -> "pricdr.Ratings":
+    warn("the source is read in plaintext: this model is NOT PRIVATE")
+    return how.read_some(source, threshold).ratings.positives()
 
-    own = {} if config is None else read_toml(config)
+
+def _configured(method: str, preset: PresetName | None, own: Mapping[str, Any], config: Path | None) -> "Method":
+    """Return the method with the settings of the preset, and its ``own`` of the configuration file before them."""
     named, first = name_given(METHODS, method), FAST if preset == "fast" else {}
     try:
         return configure(with_preset(named, "default" if first else preset or "default"), {**first, **own})

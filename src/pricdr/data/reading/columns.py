@@ -187,7 +187,7 @@ def _require_several(file: Path | str, first: Sequence[str]) -> None:
     for mark, name in _DELIMITERS.items():
         if mark in only:
             rule = ".csv is read with commas, .tsv and .inter with tabs, .dat with ::"
-            fault = f"the delimiter looks wrong, this file seems to use {name} ({rule}; set it with --delimiter)"
+            fault = f"the delimiter looks wrong, this file seems to use {name} ({rule}; set the delimiter)"
             raise _refusal(file, fault, f": line 1 is one column, {shorten(only)}")
     raise _refusal(file, "line 1 has one column", f", {shorten(only)}", "; a user and an item column are needed")
 

@@ -202,7 +202,7 @@ class ReadOptions:
         kind = self.format or by_name or (Format.CSV if file == STANDARD_INPUT or self.delimiter is not None else None)
         if kind is None:
             accepted = ", ".join(name for name in _NAMES if name != ".parquet")
-            rule = f"accepted are {accepted} (each also with .gz) and .parquet, or set --format or --delimiter"
+            rule = f"accepted are {accepted} (each also with .gz) and .parquet, or set format or delimiter"
             raise file_refusal(file, f"unknown kind of file; {rule}")
         # Without the name of a file, which may be an id: logs show these messages.
         if kind is Format.PARQUET:
@@ -221,7 +221,7 @@ class ReadOptions:
         """Refuse options that say nothing about what is read."""
         for name in names:
             if getattr(self, name) != getattr(ReadOptions, name):
-                raise ParameterError(f"--{name} {why}")
+                raise ParameterError(f"{name} {why}")
 
 
 def parse_delimiter(text: str) -> str:

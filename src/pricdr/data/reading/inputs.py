@@ -196,13 +196,13 @@ class Query:
     @classmethod
     def of(cls, source: str, sql: str) -> "Query":
         """Return the query; ``source`` is an address, or ``env:NAME`` for the variable that holds it."""
-        address, origin = source, "--from"
+        address, origin = source, "from"
         if source.startswith(_ENVIRONMENT):
             name = source.removeprefix(_ENVIRONMENT)
             origin = f"the environment variable {shorten(name)}"
             address = os.environ.get(name, "")
             if not address:
-                raise ParameterError(f"{origin} is not set, and --from names it as the address of a database")
+                raise ParameterError(f"{origin} is not set, and from names it as the address of a database")
         parts = _ADDRESS.fullmatch(address)
         is_file = address.startswith(_FILE) and address != _FILE
         if not is_file and (parts is None or parts["scheme"] not in _SERVERS):
@@ -210,7 +210,7 @@ class Query:
             rule = "with / ? # @ and blanks in a name or password written as %2F, %3F, %23, %40, %20"
             raise ParameterError(f"{origin} must read {form}, {rule}; its value is not shown because of the password")
         if not sql.strip(" \t\r\n;"):
-            raise ParameterError("--query is empty; it must select a user, an item and perhaps a rating and a time")
+            raise ParameterError("query is empty; it must select a user, an item and perhaps a rating and a time")
         return cls(address, sql)
 
     @property

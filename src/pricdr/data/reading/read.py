@@ -247,7 +247,7 @@ class RatingsTable:
         report, most = self.report, self.options.most_bad_rows
         if report.bad > most * report.rows:
             are = "is" if report.bad == 1 else "are"
-            limit = f"more than {100 * most:.3g}% (--most-bad-rows)"
+            limit = f"more than {100 * most:.3g}% (most-bad-rows)"
             fault = f"{report.bad:,} of {report.rows:,} rows {are} bad, {limit}; the first: {report.first_bad[0]}"
             raise refusal(report.name, fault)
         if report.rows == report.bad:

@@ -25,9 +25,7 @@ TEXT_CASES = {
     "two items": ("r.csv", "user,asin,parent_asin\na,b,c\n", ["'asin' and 'parent_asin'", "item", "--columns"]),
     "two ratings": ("r.csv", "user,item,score,stars\na,b,1,2\n", ["'score' and 'stars'", "rating"]),
     "no header": (
-        "r.csv",
-        "A1YJ,B0002,5.0,1400000000\nA2,B3,4.0,1400000001\n",
-        ["looks like data", "'A1YJ'", "amazon-2014", "amazon-2018", "user=1,item=2"],
+        "r.csv", "A1YJ,B2,5.0,1400000000\n", ["looks like data", "'A1YJ'", "amazon-2014", "user=1,item=2"]
     ),
     "header twice": ("r.csv", "user,item,user\na,b,c\n", ["column more than once: 'user'"]),
     "header with an open quote": ("r.csv", '"user,item\na,b\n', ["line 1 is not valid"]),
@@ -36,23 +34,13 @@ TEXT_CASES = {
     "commas in dat": ("r.dat", "1,2,3,4\n", ["delimiter", "commas"]),
     "colons in csv": ("r.csv", "1::2::3::4\n", ["delimiter", "double colons"]),
     "one column": ("r.csv", "user\na\n", ["one column", "'user'"]),
-    "too short": ("r.csv", "user,item,rating\na,b,1\na,c\n", ["row 2 (line 3)", "too short", "2 fields", "3"]),
     "too short after blank lines": ("r.csv", "\nuser,item,time\n\na,b,1\n\nc,d\n", ["row 2 (line 6)"]),
-    "too short among quotes": (
-        "r.csv",
-        'user,item,text\na,b,"x""y"\nc,"d"\n',
-        ["row 2 (line 3) is too short", "2 fields"],
-    ),
-    "too long": ("r.csv", "user,item\na,b\na,b,c\n", ["row 2 (line 3)", "too long", "3 fields"]),
+    "too short among quotes": ("r.csv", 'user,item,text\na,b,"x""y"\nc,"d"\n', ["row 2 (line 3) is too short"]),
     "blank but for a space": ("r.csv", "user,item\na,b\n \n", ["row 2 (line 3)", "too short"]),
     "quote never closed": ("r.csv", 'user,item\n"a,b\nc,d\n', ["row 1 (line 2)", "does not end on its line"]),
-    "text after a quote": ("r.csv", 'user,item\na,b\n"c"d,e\n', ["row 2", "closing quote"]),
     "bare carriage return": ("r.csv", "user,item\ra,b\rc,d", ["line 1", "carriage return"]),
-    "empty user": ("r.csv", "user,item\na,b\n,c\n", ["row 2 (line 3)", "user id is empty"]),
     "empty item": ("r.csv", "user,item\na,\n", ["row 1 (line 2)", "item id is empty"]),
     "rating nan": ("r.csv", "user,item,rating\na,b,nan\n", ["row 1 (line 2)", "'nan'", "finite number"]),
-    "rating text": ("r.csv", "user,item,rating\na,b,good\n", ["row 1 (line 2)", "'good'"]),
-    "rating empty": ("r.csv", "user,item,rating\na,b,\n", ["row 1 (line 2)", "rating is empty"]),
     "rating long": ("r.csv", f"user,item,rating\na,b,{'x' * 500}\n", ["'xxxxx", "…"]),
     "not UTF-8": ("r.csv", b"user,item\na,b\n\xff\xfe,c\n", ["line 3", "0xff"]),
     "cut inside a character": ("r.csv", b"user,item\na,\xc3", ["line 2", "UTF-8"]),
@@ -64,7 +52,6 @@ TEXT_CASES = {
     "dat of three fields": ("r.dat", "1::2::3\n", ["line 1 has 3 fields", "column 4 is asked for"]),
     "dat with a control character": ("r.dat", "1::2::3::4\n1\x1f::2::3::4\n", ["line 2", "'1\\x1f'"]),
     "dat rating": ("r.dat", "1::2::x::4\n", ["row 1 (line 1)", "'x'"]),
-    "json broken": ("r.jsonl", '{"user": 1, "item": 2, "rating": 1}\n{"user": 2,\n', ["row 2 (line 2)", "JSON"]),
     "json array": ("r.json", '[{"user": "a", "item": "b"}]\n', ["row 1 (line 1)", "JSON object", "every line"]),
     "json deep": ("r.json", "[" * 100_000, ["row 1", "JSON object"]),
     "json huge number": ("r.json", '{"user": ' + "9" * 5000 + "}", ["row 1", "JSON object"]),
@@ -100,7 +87,6 @@ PARQUET_CASES = {
     "nan rating": ({"user": ["a"], "item": ["b"], "rating": [float("nan")]}, ["row 1", "nan", "finite"]),
     "date ratings": ({"user": ["a"], "item": ["b"], "rating": [date(2024, 1, 1)]}, ["'rating'", "DATE", "numbers"]),
     "no item": ({"user": ["a"], "rating": [1.0]}, ["no item column"]),
-    "no rows": ({"user": pl.Series([], dtype=pl.String), "item": pl.Series([], dtype=pl.String)}, ["no rows"]),
 }  # fmt: skip
 
 
@@ -156,24 +142,11 @@ def test_refused(case, write, tmp_path, refused):
     [
         *(({"threshold": number}, repr(number)) for number in (float("nan"), float("inf"))),
         *(({"delimiter": mark}, "delimiter must be") for mark in ("", '"', "\n", "\x1f", "a" * 9)),
-        *(
-            ({"encoding": codec}, "encoding must be one such as")
-            for codec in ("rot13", "zip", "idna", "unicode_escape", "utf-7", "no such", "", "a\0b", "hex")
-        ),
+        *(({"encoding": codec}, "encoding must be one such as") for codec in ("rot13", "utf-7", "no such", "", "a\0b")),
         *(({"skip_bad_rows": True, "most_bad_rows": most}, "most_bad_rows") for most in (0, -1, 1.5, float("nan"))),
         ({"format": "xml"}, "format must be one of csv, tsv"),
         ({"format": "jsonl", "delimiter": ";"}, "delimiter is for delimited text"),
-        *(
-            ({"format": "parquet", name: ";"[:1] if name == "delimiter" else "latin-1"}, "these files are Parquet")
-            for name in ("delimiter", "encoding")
-        ),
-        *(
-            ({"columns": text}, "")
-            for text in (
-                *("", "user", "user=a", "item=b", "user=a,item=a", "user=1,item=b", "user=0,item=1", "user=a,item="),
-                *("user=a,item=b,stars=c", "user=a,user=b,item=c", "user=a;item=b", "amazon-2015", "user=a,item=b,"),
-            )
-        ),
+        *(({"format": "parquet", **one}, "are Parquet") for one in ({"delimiter": ";"}, {"encoding": "latin-1"})),
     ],
     ids=str,
 )
@@ -181,9 +154,14 @@ def test_options_outside_their_rule(options, says, write, refused):
     assert says in refused(lambda: read(write("r.csv", "user,item,rating\na,b,1\n"), **options), ParameterError)
 
 
-@pytest.mark.parametrize("bad", [(True, 2), (1.0, 2), ("", "b"), (-1, 2), ("a", 2)])
-def test_columns_refuse_what_is_no_column(bad, refused):
-    refused(lambda: Columns(*bad), ParameterError)
+def test_columns_refuse_what_is_no_column(refused):
+    for bad in (
+        *("", "user", "user=a", "item=b", "user=a,item=a", "user=1,item=b", "user=0,item=1", "user=a,item="),
+        *("user=a,item=b,stars=c", "user=a,user=b,item=c", "user=a;item=b", "amazon-2015", "user=a,item=b,"),
+    ):
+        refused(lambda bad=bad: Columns.parse(bad), ParameterError)
+    for bad in ((True, 2), (1.0, 2), ("", "b"), (-1, 2), ("a", 2)):
+        refused(lambda bad=bad: Columns(*bad), ParameterError)
 
 
 @pytest.mark.parametrize("spoil", ["empty", "cut", "junk", "tail", "footer"])
@@ -226,15 +204,12 @@ def test_missing_folder_and_unreadable(name, tmp_path, refused, monkeypatch):
     assert refused(lambda: call(path)) == f"{path}: cannot be read: Permission denied"
 
 
-def test_a_file_as_a_folder_and_a_nul_in_the_path(write, refused):
+def test_names_that_the_system_does_not_accept(write, refused):
     path = write("r.csv", "user,item\na,b\n")
+    assert refused(lambda: read("a" * 300 + ".csv")).endswith(".csv: cannot be read: File name too long")
     assert "cannot be read" in refused(lambda: read(path / "r.csv"))
     assert "cannot be read" in refused(lambda: read("a\0b.csv"))
     assert refused(lambda: read("a\nb.csv")) == "a\\u000ab.csv: no such file"
-
-
-def test_a_name_that_the_system_does_not_accept(refused):
-    assert refused(lambda: read("a" * 300 + ".csv")).endswith(".csv: cannot be read: File name too long")
 
 
 @pytest.mark.parametrize("spoil", ["cut", "checksum", "flipped", "not gzip", "trailing"])

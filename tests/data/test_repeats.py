@@ -1,4 +1,4 @@
-"""A repeated (user, item) pair: the latest row counts where there is a time, and one row changes one entry."""
+"""A repeated (user, item) pair: the latest row counts where there is a time,."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pricdr import Bounds, Ratings, Unit
+from pricdr import Ratings
 from pricdr.data.reading import read as reading_module
 from pricdr.data.reading.read import AMAZON_2014, Columns, read_ratings_file as read, sorted_pairs
 
@@ -48,7 +48,7 @@ def naive(rows) -> dict[tuple[str, str], float]:
     return {pair: float(value) for pair, value in last.items()}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10)
 @given(rows=ROWS)
 def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("csv") / "r.csv"
@@ -67,33 +67,16 @@ def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
         assert (-np.inf if np.isnan(time) else time) in known
 
 
-def changed_cells(before: Ratings, after: Ratings, bounds: Bounds) -> list[float]:
-    users, items = (
-        tuple(sorted({*one, *other})) for one, other in ((before.users, after.users), (before.items, after.items))
-    )
-    old, new = (
-        bounds.steps(ratings.select(users, items).matrix).toarray() * bounds.rating_step for ratings in (before, after)
-    )
-    return [float(change) for change in np.abs(old - new).ravel() if change]
+# What one row may change is ``test_one_row``; here is a rule that would break it.
 
 
-def ratings_of(rows) -> Ratings:
-    return Ratings.of(pl.DataFrame(rows, schema=list(NAMES), orient="row"))
+def changed_cells(before: list, after: list) -> int:
+    old, new = (cells(Ratings.of(pl.DataFrame(rows, schema=list(NAMES), orient="row"))) for rows in (before, after))
+    return sum(old.get(pair) != new.get(pair) for pair in old.keys() | new.keys())
 
 
-@settings(max_examples=40, deadline=None)
-@given(rows=ROWS, more=ROWS)
-def test_one_row_more_changes_one_entry_by_at_most_the_bound(rows, more):
-    """What the sensitivity of the unit rating rests on: mathematics.md, section 7."""
-    bounds = Bounds(rating_bound=5, rating_step=1)
-    before, after = (ratings_of(part) for part in (rows, [*rows, more[0]]))
-    changes = changed_cells(before, after, bounds)
-    assert len(changes) <= 1
-    assert max(changes, default=0.0) <= bounds.sensitivity(Unit.RATING)
-
-
-def test_the_check_notices_a_rule_that_one_row_decides_for_everybody(monkeypatch):
-    """If one unreadable time made the largest value count everywhere, one row would change several entries."""
+def test_a_rule_that_one_row_decides_for_everybody_changes_several_entries(monkeypatch):
+    """As if one unreadable time made the largest value count everywhere."""
 
     def flawed(*arguments):
         unreadable = "EXISTS (SELECT 1 FROM rows WHERE seconds = '-infinity')"
@@ -101,11 +84,9 @@ def test_the_check_notices_a_rule_that_one_row_decides_for_everybody(monkeypatch
         return sorted_pairs(*arguments).replace("ORDER BY key, seconds", order)
 
     rows = [(user, "x", value, str(time)) for user in "ab" for value, time in ((5, 1), (1, 2))]
-    bounds = Bounds(rating_bound=5, rating_step=1)
     for rule, changes in ((flawed, 3), (sorted_pairs, 1)):
         monkeypatch.setattr(reading_module, "sorted_pairs", rule)
-        before, after = (ratings_of(part) for part in (rows, [*rows, ("c", "x", 3, "soon")]))
-        assert len(changed_cells(before, after, bounds)) == changes
+        assert changed_cells(rows, [*rows, ("c", "x", 3, "soon")]) == changes
 
 
 @pytest.mark.parametrize("name", ["timestamp", "Time", "date", "unixReviewTime", "date_time", "created_at"])

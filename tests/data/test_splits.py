@@ -161,20 +161,19 @@ def test_ratings_of_the_same_time_come_in_random_order():
     assert (np.abs(counts - 20) < 4 * np.sqrt(20)).all()
 
 
-@pytest.mark.parametrize(("test_items", "seeds"), [(1, 600), (3, 150)])
-def test_held_out_items_and_negatives_are_uniform(test_items, seeds):
-    """Over many seeds: every rating is tested equally often, every unrated item drawn equally often."""
-    ratings = _ratings(3, users=1, most=21)
-    rated = ratings.matrix.indices
-    tested, drawn, further = np.zeros(len(ITEMS)), np.zeros(len(ITEMS)), int(test_items > 1)
-    for seed in range(seeds):
-        split = hold_out(ratings, seed=seed, test_items=test_items)
-        tested[split.test.items] += 1
-        drawn += np.bincount(split.test.negatives[further:].ravel(), minlength=len(ITEMS))
-    expected = seeds * test_items / len(rated)
+@pytest.mark.parametrize("test_items", [1, 3])
+def test_held_out_items_and_negatives_are_uniform(test_items):
+    """Over many users and seeds: every rating is tested equally often, every unrated item drawn equally often."""
+    users, seeds, rated = 60, 10, np.arange(0, 60, 5)
+    pairs = [(f"u{u}", ITEMS[i]) for u in range(users) for i in rated]
+    ratings = Ratings.from_triples(*zip(*pairs, strict=True)).select(items=ITEMS)
+    splits = [hold_out(ratings, seed=seed, test_items=test_items) for seed in range(seeds)]
+    tested = np.bincount(np.concatenate([split.test.items for split in splits]), minlength=len(ITEMS))
+    expected = users * seeds * test_items / len(rated)
     assert (np.abs(tested[rated] - expected) < 6 * np.sqrt(expected)).all()
-    unrated = np.setdiff1d(np.arange(len(ITEMS)), rated)
-    share = seeds * (test_items - further) * NEGATIVES / len(unrated)
+    rows = np.concatenate([split.test.negatives for split in splits])
+    unrated, share = np.setdiff1d(np.arange(len(ITEMS)), rated), len(rows) * NEGATIVES / (len(ITEMS) - len(rated))
+    drawn = np.bincount(rows.ravel(), minlength=len(ITEMS))
     assert (np.abs(drawn[unrated] - share) < 6 * np.sqrt(share)).all()
 
 
@@ -202,21 +201,15 @@ def test_the_training_part_says_that_it_is_one():
     assert hold_out(_ratings().disclosing("a 5-core"), seed=1).train.filtered_by == f"a 5-core, {rule}"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_protocols_outside_their_rule_are_refused():
+    for options, message in (
         ({"test_items": 0}, "test_items must be"),
-        ({"ratio": 0.0}, "ratio must lie"),
-        ({"ratio": 1.0}, "ratio must lie"),
+        *(({"ratio": share}, "ratio must lie") for share in (0.0, 1.0)),
         ({"ratio": 0.2, "test_items": 2}, "exclude each other"),
-        ({"cold": -0.1}, "cold"),
-        ({"cold": 1.0}, "cold"),
-        ({"cold": float("nan")}, "cold"),
-    ],
-)
-def test_protocols_outside_their_rule_are_refused(options, message):
-    with pytest.raises(ParameterError, match=message):
-        hold_out(_ratings(), seed=0, **options)
+        *(({"cold": share}, "cold") for share in (-0.1, 1.0, float("nan"))),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            hold_out(_ratings(), seed=0, **options)
 
 
 def _one_user(rated: int, items: int) -> Ratings:
@@ -298,18 +291,12 @@ def test_given_parts_hide_whole_histories_where_cold_users_are_asked_for_and_new
     assert {user for user, _ in _named(hidden, hidden.validation)} & cold
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        (lambda train, test: (train, train), "nothing is left to test by"),
-        (lambda train, test: (train, test, train), "nothing is left to validate by"),
-        (lambda train, test: (train.only(np.zeros(len(train), dtype=bool)), test), "nothing is left to train on"),
-    ],
-)
-def test_parts_with_nothing_left_are_refused(parts, message):
+def test_parts_with_nothing_left_are_refused():
     _, train, test, _ = _parts()
-    with pytest.raises(InputError, match=message):
-        Split.of(*parts(train, test))
+    nothing = train.only(np.zeros(len(train), dtype=bool))
+    for use, parts in {"test": (train, train), "validate": (train, test, train), "train": (nothing, test)}.items():
+        with pytest.raises(InputError, match=f"nothing is left to {use}"):
+            Split.of(*parts)
 
 
 def test_an_official_split_is_taken_as_it_is_and_holds_out_only_what_was_rated():
@@ -364,11 +351,10 @@ def test_an_official_split_that_does_not_fit_is_refused(tmp_path):
 # Folders.
 
 
-@pytest.mark.parametrize(
-    ("options", "protocol"),
-    [({}, "one rating of each user, at random"), ({"ratio": 0.4}, "40 % of each user's ratings, at random")],
-    ids=["one item", "a share"],
-)
+PROTOCOLS = [({}, "one rating of each user, at random"), ({"ratio": 0.4}, "40 % of each user's ratings, at random")]
+
+
+@pytest.mark.parametrize(("options", "protocol"), PROTOCOLS, ids=["one item", "a share"])
 def test_a_split_survives_the_round_trip(tmp_path, options, protocol):
     made = hold_out(_ratings(), seed=3, cold=0.25, **options)
     save_split(made, tmp_path)
@@ -417,10 +403,7 @@ def given_to_another(negatives):
         (lambda f: rewrite(f / "negatives.parquet", lambda frame: frame[1:]), "same number"),
         (lambda f: rewrite(f / "negatives.parquet", lambda frame: frame[:0]), "same number"),
         (lambda f: rewrite(f / "test.parquet", lambda frame: pl.concat([frame, frame])), "same number"),
-        (
-            lambda f: rewrite(f / "test.parquet", lambda frame: frame.with_columns(user=pl.lit("x"))),
-            "not in the ratings",
-        ),
+        (lambda f: rewrite(f / "test.parquet", lambda each: each.with_columns(user=pl.lit("x"))), "not in the ratings"),
         (lambda f: rewrite(f / "train.parquet", lambda frame: frame.head(9)), "not the one"),
         (lambda f: (f / "test.parquet").write_bytes(b"junk"), "cannot be read as Parquet"),
         (lambda f: (f / "negatives.parquet").unlink(), "no such file"),

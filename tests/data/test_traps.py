@@ -21,35 +21,20 @@ from pricdr.data.reading.read import connected, read_ratings_file as read
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 
-ROWS = "".join(f"u{n},i{n % 7},{n % 5 + 1}\n" for n in range(2000))
-
-
 # --- lines and quotes ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["user", "item", "note"])
-def test_an_open_quote_swallows_no_row(write, refused, place):
-    fields = {"user": "a", "item": "b", "rating": "1", "note": "n"} | {place: '"Weird Al'}
-    bad, closing = ",".join(fields.values()), 'u9,i9,1,LP 12"'
-    rows = "".join(f"{row},n\n" for row in ROWS.splitlines())
-    path = write("r.csv", f"user,item,rating,note\n{bad}\n{rows}{closing}\n")
-    assert "row 1 (line 2) is not valid: a quoted field does not end on its line" in refused(lambda: read(path))
-    reading = read(path, skip_bad_rows=True)
-    assert (reading.rows, reading.bad) == (2002, 1)
-    assert len(reading.ratings.users) == 2000
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_line_breaks_in_quotes_are_refused_in_unused_columns_too(write, refused, end):
-    path = write("r.csv", f'user,item,note{end}a,b,"two{end}lines"{end}')
-    assert "a field with line breaks needs Parquet" in refused(lambda: read(path))
+def test_line_breaks_in_quotes_are_refused_in_unused_columns_too(write, refused):
+    for end in ("\n", "\r\n"):
+        path = write("r.csv", f'user,item,note{end}a,b,"two{end}lines"{end}')
+        assert "a field with line breaks needs Parquet" in refused(lambda path=path: read(path))
 
 
 ENDS = st.lists(st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\n\r\n"]), min_size=4, max_size=4)
 
 
 @given(ends=ENDS, skip=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 def test_line_ends_may_differ_and_lose_no_row(tmp_path_factory, ends, skip):
     """DuckDB refuses mixed line ends, except in lines that are skipped: then it loses what follows."""
     path = tmp_path_factory.mktemp("ends") / "r.csv"
@@ -71,17 +56,17 @@ def test_line_ends_may_differ_and_lose_no_row(tmp_path_factory, ends, skip):
 
 def test_a_large_file_of_mixed_line_ends_is_read_to_its_end(write):
     """Longer than the buffers that DuckDB reads in parallel, and its lines keep their numbers."""
-    lines = [f"user{n:07d},item{n % 1000:04d},5" for n in range(1_700_000)]
-    path = write("r.csv", "user,item,rating\n" + "\n".join(lines) + "\nlast,x,five\r\n")
+    lines = [f"user{n},item{n % 1000},5,{'n' * 200}" for n in range(160_000)]
+    path = write("r.csv", "user,item,rating,note\n" + "\n".join(lines) + "\nlast,x,five,n\r\n")
     assert path.stat().st_size > 32 << 20
     reading = read(path, skip_bad_rows=True)
-    assert (reading.rows, len(reading.ratings)) == (1_700_001, 1_700_000)
-    assert reading.first_bad[0].startswith("row 1700001 (line 1700002): the rating 'five'")
+    assert (reading.rows, len(reading.ratings)) == (160_001, 160_000)
+    assert reading.first_bad[0].startswith("row 160001 (line 160002): the rating 'five'")
 
 
 @given(st.lists(st.sampled_from(["a", '"', '""', ",", "::", " ", "é", ":"]), max_size=9), st.sampled_from([",", "::"]))
 @example(['"', ":", '"', "::"], "::")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_sql_splits_a_line_as_python_does(parts, mark):
     line, dialect = "".join(parts), Dialect(mark)
     found = SQL.execute(f"SELECT {dialect.sql()} FROM (SELECT {literal(line)} AS line)").fetchone()[0]
@@ -124,7 +109,7 @@ def seconds_of(text):
 
 
 @given(NUMBERS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 def test_sql_reads_numbers_and_times_as_python_does(text):
     found = SQL.execute(f"SELECT {number_sql('t')}, {seconds_sql('t')} FROM (SELECT {literal(text)} AS t)").fetchone()
     finite = tuple(number if number is not None and np.isfinite(number) else None for number in found)
@@ -211,16 +196,9 @@ def test_objects_that_are_no_ratings(write, refused, line):
 # --- what is no text ----------------------------------------------------------------------------------------------
 
 
-def test_nul_bytes_and_trailing_commas(write, refused):
-    fault = "line 3 is not text: it holds a NUL byte"
-    assert fault in refused(lambda: read(write("n.csv", "user,item,n\na,x,n\nb,y,\0\n")))
-    assert "row 1 (line 2) is too long" in refused(lambda: read(write("t.csv", "user,item\na,x,\n")))
-
-
 def test_compressed_files_are_read_whole(tmp_path):
-    content = ("user,item,rating\n" + ROWS).encode()
-    (tmp_path / "two.csv.gz").write_bytes(gzip.compress(content) + gzip.compress(b"z,i,1\n"))
-    assert read(tmp_path / "two.csv.gz").rows == 2001
+    (tmp_path / "two.csv.gz").write_bytes(gzip.compress(b"user,item\na,i\n") + gzip.compress(b"z,i\n"))
+    assert read(tmp_path / "two.csv.gz").rows == 2
 
 
 # --- the connection -----------------------------------------------------------------------------------------------

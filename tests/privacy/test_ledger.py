@@ -15,6 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import date
+from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -78,7 +79,7 @@ def test_releases_of_exactly_the_budget_fit_and_a_refusal_records_nothing(ledger
 
 
 @given(st.lists(st.floats(1e-4, 3) | st.floats(1e-12, 1e300), max_size=8))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_no_sequence_of_spends_exceeds_the_budget_or_is_refused_what_fits(mus):
     with tempfile.TemporaryDirectory() as folder:
         ledger, accepted = Ledger.create(Path(folder) / "x", BUDGET), []
@@ -95,18 +96,19 @@ def test_no_sequence_of_spends_exceeds_the_budget_or_is_refused_what_fits(mus):
             assert not fits or accepted[-1] == mu
 
 
-@pytest.mark.parametrize(("held", "asked"), [(Unit.RATING, Unit.USER), (Unit.USER, Unit.RATING)])
-def test_one_ledger_counts_one_unit(tmp_path, held, asked):
-    ledger = Ledger.create(tmp_path / "x", Guarantee(epsilon=8, delta=DELTA, unit=held))
-    ledger.require_spendable(held)
-    for refused in (lambda: ledger.require_spendable(asked), lambda: spend(ledger, unit=asked)):
+def test_one_ledger_counts_one_unit(tmp_path):
+    for held, asked in (tuple(Unit), tuple(Unit)[::-1]):
+        ledger = Ledger.create(tmp_path / held.value, Guarantee(epsilon=8, delta=DELTA, unit=held))
+        ledger.require_spendable(held)
         with pytest.raises(ParameterError, match=f"unit {held.value}, this release in unit {asked.value}"):
-            refused()
-    assert ledger.read().spends == ()
+            ledger.require_spendable(asked)
+        with pytest.raises(ParameterError, match=f"unit {held.value}, this release in unit {asked.value}"):
+            spend(ledger, unit=asked)
+        assert ledger.read().spends == ()
 
 
-@pytest.mark.parametrize("strategy", ["sjlt", "ünï🙂", "two\nlines", "\u2028", '"quoted"', ""])
-def test_a_line_says_what_was_released_and_when_and_is_chained(ledger, strategy):
+def test_a_line_says_what_was_released_and_when_and_is_chained(ledger):
+    strategy = 'ünï🙂 two\nlines \u2028 "quoted"'
     spend(ledger, 0.25, dim=201, strategy=strategy)
     raw_header, raw_line = ledger.path.read_bytes().splitlines(keepends=True)
     header, line = json.loads(raw_header), json.loads(raw_line)
@@ -222,30 +224,27 @@ def with_figure(figure: dict[str, object]) -> bytes:
     return ledger_of(HEADER, {**LINE, **figure}) if in_line else ledger_of({**HEADER, **figure}, LINE)
 
 
-@pytest.mark.parametrize(
-    "content", [*map(with_figure, IMPOSSIBLE), *HOSTILE, *(HONEST + end for end in HOSTILE)], ids=lambda raw: raw[:40]
-)
-def test_a_figure_that_cannot_be_and_what_is_no_ledger_are_refused_and_not_touched(tmp_path, content):
+def test_a_figure_that_cannot_be_and_what_is_no_ledger_are_refused_and_not_touched(tmp_path):
     """Ledgers that were changed a little are the business of ``tests/fuzz``."""
     ledger = Ledger(tmp_path / "x")
     ledger.path.write_bytes(HONEST)
     assert ledger.read(), "it is the figure, and nothing else, that is refused below"
-    ledger.path.write_bytes(content)
-    for use in (ledger.read, lambda: spend(ledger)):
-        with pytest.raises(InputError, match=r"x is not a (valid )?ledger"):
-            use()
-    assert ledger.path.read_bytes() == content
+    for content in (*map(with_figure, IMPOSSIBLE), *HOSTILE, *(HONEST + end for end in HOSTILE)):
+        ledger.path.write_bytes(content)
+        for use in (ledger.read, lambda: spend(ledger)):
+            with pytest.raises(InputError, match=r"x is not a (valid )?ledger"):
+                use()
+        assert ledger.path.read_bytes() == content, content[:40]
 
 
-@pytest.mark.parametrize("mu", [5e-324, 1e-300, 1e154, 1e308])
-@pytest.mark.parametrize("dim", [1, 2**62])
-def test_extreme_figures_are_counted_not_crashed_on(tmp_path, mu, dim):
-    (tmp_path / "x").write_bytes(ledger_of(HEADER, {**LINE, "mu": mu, "dim": dim}))
+def test_extreme_figures_are_counted_not_crashed_on(tmp_path):
     ledger = Ledger(tmp_path / "x")
-    assert (ledger.read().epsilon > 8) == (mu > 1)
-    if mu > 1:
-        with pytest.raises(BudgetError):
-            spend(ledger, 1e-3)
+    for mu, dim in product((5e-324, 1e-300, 1e154, 1e308), (1, 2**62)):
+        ledger.path.write_bytes(ledger_of(HEADER, {**LINE, "mu": mu, "dim": dim}))
+        assert (ledger.read().epsilon > 8) == (mu > 1)
+        if mu > 1:
+            with pytest.raises(BudgetError):
+                spend(ledger, 1e-3)
 
 
 EIGHT = f"""
@@ -314,32 +313,6 @@ def test_a_process_forked_during_a_spend_neither_hangs_nor_holds_the_lock(ledger
         os.write(answer, b"!")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert len(ledger.read().spends) == 2
-
-
-HOLDER = """
-import sys
-from pricdr.privacy.ledger import Ledger
-
-with Ledger("budget.jsonl")._open_to_write():
-    print("held", flush=True)
-    sys.stdin.read()  # for ever: nobody writes
-"""
-
-
-def test_the_death_of_a_publisher_that_holds_the_lock_frees_it(tmp_path, ledger):
-    """Killed as it may be at any time, with nothing run on the way out."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", HOLDER], cwd=tmp_path, stdin=pipe, stdout=pipe) as holder:
-        try:
-            assert holder.stdout.readline() == b"held\n"
-            with ledger.path.open("rb") as file, pytest.raises(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            holder.kill()
-        assert holder.wait() == -signal.SIGKILL
-        with ledger.path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # free at once
-    assert len(spend(ledger).spends) == 1
 
 
 @pytest.mark.parametrize("vanishes", [False, True])

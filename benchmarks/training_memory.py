@@ -90,7 +90,7 @@ def measure(size: Size) -> tuple[int, int]:
     """Train two epochs with checkpoints; return the growth up to the peak in bytes, and the number of ratings."""
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
-    from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers, target_options
+    from pricdr.models.methods.dmf import TARGET_OPTIONS, TargetStage, TargetStageConfig, TwoTowers
     from pricdr.models.training_data import TrainingData
     from pricdr.training.checkpoints import Checkpoints
     from pricdr.training.loop import train_network
@@ -110,7 +110,7 @@ def measure(size: Size) -> tuple[int, int]:
     negatives = draws.integers(0, size.items, (size.users, 99))
     held_out = HeldOut(everyone, draws.integers(0, size.items, size.users), negatives)
     del columns, starts, negatives
-    options = replace(target_options(), device="cpu", batch=size.batch, epochs=2)
+    options = replace(TARGET_OPTIONS, device="cpu", batch=size.batch, epochs=2)
     with tempfile.TemporaryDirectory() as folder:
         files = Checkpoints(running=Path(folder) / "run")
         data = TrainingData.target_only(ratings)

@@ -23,6 +23,7 @@ from pricdr.models.base import ReleaseMethod
 from pricdr.models.catalogue import METHODS, method_class
 from pricdr.models.fitted import Basis
 from pricdr.models.gates import select_newcomers
+from pricdr.models.methods.hetero import SourceStage
 from pricdr.models.methods.linear import EASEReleaseConfig, Popularity
 from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import release_with_rows
@@ -188,8 +189,6 @@ def test_stand_ins_are_trained_on_when_trust_is_settled(planted):
     stage = source_stage(TrainingData.of(planted.target, planted.release), method)
     assert len(stage.examples) == 48
     newcomers = select_newcomers(stage.data, None, seed=0)
-    before = stage.identity
-    stage.network.eval()
-    stage.stand_ins[np.flatnonzero(newcomers.stand_ins)] = True
-    assert len(stage.examples) == 32
-    assert stage.identity != before  # their checkpoints are not interchangeable
+    choosing = SourceStage(stage.target_stage, method.config, newcomers)
+    assert len(choosing.examples) == 32
+    assert choosing.identity != stage.identity  # their checkpoints are not interchangeable

@@ -29,7 +29,6 @@ from pricdr.models.recommend import (
     Recommendations as Recommendations,
     Recommender,
     WrittenRecommendations as WrittenRecommendations,
-    recommendations,
 )
 from pricdr.pages import summary_html
 from pricdr.progress import Progress, shown
@@ -207,24 +206,18 @@ class FittedModel:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None) -> "FittedModel":
-        """Return the model in ``folder``.
+        """Return the model in ``folder``, or refuse a folder that is corrupt or not a model (``InputError``).
 
         With ``public_key`` (a PEM file), a model is refused unless that key signed the release it was trained on.
-
-        Raises:
-            InputError: The folder is corrupt, or not a model.
         """
         from pricdr.models.folder import read_model
 
         return read_model(Path(folder), public_key=None if public_key is None else Path(public_key))
 
     def score(self, users: IntArray, items: slice | None = None, *, out: Float32Array | None = None) -> Float32Array:
-        """Return the scores of all items for the users at these positions, one row each.
+        """Return the scores of all items, or of a slice of them, for the users at these positions, one row each.
 
-        Args:
-            users: positions of users.
-            items: only the items at these positions, a slice without a step.
-            out: an array of the result's shape that may be used for the result, to save an allocation.
+        ``out``, an array of the result's shape, may be used for the result, to save an allocation.
         """
         items = None if items is None or (items.start, items.stop) == (0, len(self.items)) else items
         vectors, bias = self.item_vectors, self.item_bias
@@ -296,19 +289,13 @@ class FittedModel:
         Args:
             users: ids in a list, an array or a column; whole numbers stand for their decimal text.
             k: items per user.
-            seen: ratings, or a data frame of them, whose items are left out too; an exported model leaves out nothing
-                else.
+            seen: ratings, or a data frame of them, whose items are left out too; by an exported model, nothing else is.
         """
         recommender = self._recommender(users, k, seen)
-        return Recommendations(
-            (
-                recommendation
-                for part in recommender.parts()
-                for block in recommender.blocks(part)
-                for recommendation in recommendations(block, self.items)
-            ),
-            unknown_users=recommender.unknown_users,
-        )
+        columns = (recommender.columns(part).values() for part in recommender.parts())
+        rows = (row for part in columns for row in zip(*(column.tolist() for column in part), strict=True))
+        found = (Recommendation(user, item, score, rank, Basis(basis)) for user, item, score, rank, basis in rows)
+        return Recommendations(found, unknown_users=recommender.unknown_users)
 
     def recommend_to(
         self,
@@ -326,16 +313,12 @@ class FittedModel:
         a hidden folder beside ``path`` until the file is complete. A stopped run can be resumed from there.
 
         Args:
-            path: the file to create, ``.parquet`` or ``.csv``.
+            path: the file to create, ``.parquet`` or ``.csv``; it must not exist yet.
             users: ids; None means all users of the model.
             k: items per user.
             seen: ratings whose items are left out too.
             resume: continue with the parts that a run of the same model, users and ``k`` has left.
             progress: True shows progress; a function is called after every block of users.
-
-        Raises:
-            InputError: The parts to resume are from a different run, or memory is not sufficient.
-            OutputError: The file exists already, or cannot be written.
         """
         from pricdr.models.recommendation_files import write_recommendations
 

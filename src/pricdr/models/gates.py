@@ -77,12 +77,8 @@ class Gates:
     ) -> "Gates":
         """Return what can be said before anything is trained. Ratings in plaintext need not pass the evidence test.
 
-        Args:
-            data: Target and source, lined up.
-            validation: Items to choose by, if any.
-            chosen: What an earlier training chose: without ``validation`` its trust is settled.
-            seed: For the draw of stand-ins.
-            enabled: If false (for ablations) the source is trusted whatever is known; newcomers still pick an epoch.
+        Without ``validation`` the trust that an earlier training chose is settled. Where the gates are not ``enabled``
+        (for ablations) the source is trusted whatever is known; newcomers still pick an epoch.
         """
         if not enabled:
             newcomers = None if validation is None else select_newcomers(data, validation, seed=seed)
@@ -101,10 +97,10 @@ class Gates:
 
     def settle(self, choose: Callable[[Newcomers], Trust]) -> Trust:
         """Return the trust in the source; ``choose`` says it by newcomers, unless it was settled before."""
-        if self.trust is not None:
-            return self.trust
-        assert self.newcomers is not None
-        return choose(self.newcomers)
+        if self.trust is None:
+            assert self.newcomers is not None
+            return choose(self.newcomers)
+        return self.trust
 
 
 def best_above(ndcg: Mapping[Choice, Float64Array], popular: Float64Array) -> Choice | None:

@@ -5,7 +5,6 @@ last digit of a single-precision matrix product may depend on the shapes of its 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
@@ -19,9 +18,10 @@ from pricdr.arrays import Float32Array, IntArray
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import require_count
+from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from pricdr.data.tables import Library
+    from pricdr.data.tables import Columns, Library
     from pricdr.models.fitted import FittedModel
 
 
@@ -47,15 +47,13 @@ class Recommendation(NamedTuple):
 
 
 class WrittenRecommendations(NamedTuple):
-    """A summary of the recommendations that were written to a file."""
+    """A summary of the recommendations that were written to a file: one row for each recommended item."""
 
     path: Path
     rows: int
-    """Recommended items, one row each."""
     users: int
-    """The number of users that were requested."""
     unknown_users: int
-    """How many of them the model does not know: they get popular items."""
+    """How many of the users the model does not know: they get popular items."""
 
 
 class Recommendations(list[Recommendation]):
@@ -63,8 +61,7 @@ class Recommendations(list[Recommendation]):
 
     def __init__(self, recommended: Iterable[Recommendation] = (), *, unknown_users: Ids = ()) -> None:
         super().__init__(recommended)
-        self.unknown_users = unknown_users
-        """The users that the model does not know, each once: they get popular items."""
+        self.unknown_users = unknown_users  # each once: they get popular items
 
     def __repr__(self) -> str:
         """Show sizes only: a repr ends up in logs."""
@@ -79,14 +76,9 @@ class Recommendations(list[Recommendation]):
         from pricdr.data.tables import texts, to_frame
 
         users, items, scores, ranks, bases = zip(*self, strict=True) if self else ((),) * 5
-        columns = {
-            "user": texts(users),
-            "item": texts(items),
-            "score": np.array(scores, dtype=np.float64),
-            "rank": np.array(ranks, dtype=np.int64),
-            "basis": texts([basis.value for basis in bases]),
-        }
-        return to_frame(columns, library)
+        numbers = np.array(scores, dtype=np.float64), np.array(ranks, dtype=np.int64)
+        columns = texts(users), texts(items), *numbers, texts([basis.value for basis in bases])
+        return to_frame(dict(zip(Recommendation._fields, columns, strict=True)), library)
 
 
 _GROUP: Final = 32
@@ -165,7 +157,7 @@ SCORES_AT_ONCE: Final = 1 << 23
 _ITEMS_AT_ONCE: Final = 1 << 13
 """With many items a block then has a thousand users: products of few rows are bound by memory."""
 ROWS_IN_A_PART: Final = 1 << 18
-"""Recommendations in a part, which is written as one file."""
+"""Recommendations in a part of the users, which is computed on its own, and written as one file."""
 BASES: Final = tuple(Basis)
 _BYTES_PER_ID: Final = 72
 """A short text and the reference to it."""
@@ -173,18 +165,6 @@ _PROGRAM: Final = 100 << 20
 """Python and the libraries, before there is any data."""
 _BYTES_PER_ROW: Final = 240
 """Of a part: its columns, and a second copy while they are encoded."""
-
-
-@dataclass(frozen=True, eq=False)
-class UserBlock:
-    """The best items of some users, best first; a score of −∞ marks the end of a shorter list."""
-
-    users: Ids
-    bases: IntArray
-    """Positions in ``BASES``."""
-    items: IntArray
-    """Positions of items, one row per user."""
-    scores: Float32Array
 
 
 class Recommender:
@@ -203,17 +183,22 @@ class Recommender:
         return tuple(dict.fromkeys(self.users[at] for at in np.flatnonzero(self._positions < 0)))
 
     def parts(self) -> list[slice]:
-        """Return the parts of the users, each of which can be computed on its own."""
+        """Return the users part by part."""
         size = max(1, ROWS_IN_A_PART // max(self.k, 1))
         return [slice(start, min(start + size, len(self.users))) for start in range(0, len(self.users), size)]
 
-    def blocks(self, part: slice) -> Iterator[UserBlock]:
-        """Yield the recommendations of the users in ``part``, in their order."""
-        columns = self._item_blocks
+    def columns(self, part: slice, progress: Progress = silent) -> "Columns":
+        """Return the recommendations of the users in ``part``, in their order, as columns: one row for each."""
+        from pricdr.data.tables import texts
+
+        names, bases, columns = texts(self.model.items), texts([basis.value for basis in BASES]), self._item_blocks
         widest = max((block.stop - block.start for block in columns), default=1)
         rows = max(1, SCORES_AT_ONCE // max(widest, self.k))
         # Reused, since the system has to clear fresh memory every time.
         buffer = np.empty(min(rows, part.stop - part.start) * widest, dtype=np.float32)
+        found: list[tuple[npt.NDArray[Any], ...]] = [
+            (names[:0], names[:0], np.empty(0), np.empty(0, dtype=np.int64), bases[:0])
+        ]
         for start in range(part.start, part.stop, rows):
             users = slice(start, min(start + rows, part.stop))
             positions = self._positions[users]
@@ -227,7 +212,12 @@ class Recommender:
                     first, last = np.searchsorted(of_item, [items.start, items.stop])
                     scores[of_row[first:last], of_item[first:last] - items.start] = -np.inf
                 best.add(scores, items.start)
-            yield UserBlock(self.users[users], self.model.bases(positions), best.items, best.scores)
+            row, rank = np.nonzero(best.scores > -np.inf)
+            own, item = texts(self.users[users], row), names[best.items[row, rank]]
+            scores = best.scores[row, rank].astype(np.float64)
+            found.append((own, item, scores, rank + 1, bases[self.model.bases(positions)[row]]))
+            progress("recommending to users", users.stop, len(self.users))
+        return dict(zip(Recommendation._fields, map(np.concatenate, zip(*found, strict=True)), strict=True))
 
     def memory(self) -> int:
         """Return about how many bytes are needed, including the model."""
@@ -252,8 +242,7 @@ class Recommender:
 
     def _scores(self, positions: IntArray, items: slice, buffer: Float32Array) -> Float32Array:
         """Return the scores of a block of items; for users the model does not know (−1), the items' popularity."""
-        known = positions >= 0
-        shape = len(positions), items.stop - items.start
+        known, shape = positions >= 0, (len(positions), items.stop - items.start)
         if known.all():
             return self.model.score(positions, items, out=buffer[: shape[0] * shape[1]].reshape(shape))
         scores = np.tile(self._popularity[items], (len(positions), 1))
@@ -268,16 +257,6 @@ def _sorted_ratings(matrix: CSR, positions: IntArray) -> tuple[IntArray, IntArra
     items = rated.indices.astype(np.int64)
     order = np.argsort(items, kind="stable")
     return np.repeat(known, np.diff(rated.indptr))[order], items[order]
-
-
-def recommendations(block: UserBlock, items: Ids) -> Iterator[Recommendation]:
-    """Yield the recommendations of a block one by one."""
-    for user, basis, positions, scores in zip(
-        block.users, block.bases.tolist(), block.items.tolist(), block.scores.tolist(), strict=True
-    ):
-        for rank, (item, score) in enumerate(zip(positions, scores, strict=True), 1):
-            if score > -np.inf:
-                yield Recommendation(user, items[item], score, rank, BASES[basis])
 
 
 def model_memory(model: "FittedModel") -> int:

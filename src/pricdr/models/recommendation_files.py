@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 import pricdr
 from pricdr.data.reading.read import has_utf8_name
-from pricdr.data.tables import Columns, merge_tables, require_whole, texts, write_table
+from pricdr.data.tables import merge_tables, require_whole, write_table
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError, PriCDRError
 from pricdr.files import PRIVATE, require_absent
 from pricdr.memory import require_memory
-from pricdr.models.recommend import BASES, Recommender, WrittenRecommendations
+from pricdr.models.recommend import Recommender, WrittenRecommendations
 from pricdr.progress import Progress, silent
 
 SUFFIXES: Final = (".parquet", ".csv")
@@ -39,7 +38,7 @@ def write_recommendations(
     require_memory(recommender.memory(), f"recommending {items:,} items to {users:,} users")
     parts = recommender.parts()
     if len(parts) <= 1:
-        rows = write_table(path, _columns(recommender, slice(0, users), progress), mode=PRIVATE)
+        rows = write_table(path, recommender.columns(slice(0, users), progress), mode=PRIVATE)
     else:
         rows = _write_parts(path, recommender, parts, progress, resume=resume)
     return WrittenRecommendations(path, rows, users, len(recommender.unknown_users))
@@ -64,27 +63,10 @@ def _write_parts(path: Path, recommender: Recommender, parts: list[slice], progr
     with _locked_folder(folder, path, _fingerprint(recommender), resume=resume):
         for name, part in zip(names, parts, strict=True):
             if not name.is_file():
-                write_table(name, _columns(recommender, part, progress), mode=PRIVATE)
+                write_table(name, recommender.columns(part, progress), mode=PRIVATE)
         rows = merge_tables(path, names, folder, mode=PRIVATE)
         shutil.rmtree(folder, ignore_errors=True)
     return rows
-
-
-def _columns(recommender: Recommender, part: slice, progress: Progress) -> Columns:
-    """Compute the recommendations of some users as columns."""
-    items, bases = texts(recommender.model.items), texts([basis.value for basis in BASES])
-    names = ("user", "item", "score", "rank", "basis")
-    empty = (items[:0], items[:0], np.empty(0), np.empty(0, dtype=np.int64), bases[:0])
-    blocks: list[tuple[npt.NDArray[Any], ...]] = [empty]
-    done = part.start
-    for block in recommender.blocks(part):
-        rows, ranks = np.nonzero(block.scores > -np.inf)
-        scores = block.scores[rows, ranks].astype(np.float64)
-        best = items[block.items[rows, ranks]]
-        blocks.append((texts(block.users, rows), best, scores, ranks + 1, bases[block.bases[rows]]))
-        done += len(block.users)
-        progress("recommending to users", done, len(recommender.users))
-    return dict(zip(names, map(np.concatenate, zip(*blocks, strict=True)), strict=True))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from a row of either domain (:class:`_DecodedRun`).
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
@@ -37,7 +37,7 @@ class _RivalRun(NetworkRun):
 
     def prepare(self) -> None:
         both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
-        self.rows_a, self.rows_b = (self.domain(matrix) for matrix in both)
+        self.rows_a, self.rows_b = map(self.domain, both)
         self.known = (self.rows_a.counts > 0) | (self.rows_b.counts > 0)
         self.examples = torch.nonzero(self.known).squeeze(1)
 
@@ -50,11 +50,10 @@ class _RivalRun(NetworkRun):
         """Return what the model keeps of users with a rating."""
 
     def user_vectors(self, users: Tensor) -> Tensor:
-        """Return what the model keeps of users; for those without any rating the item bias will be all that is left."""
+        """Return the same for any users; of those without any rating the item bias will be all that is left."""
         return torch.where(self.known[users][:, None], self.vectors(users), self.of_unknown)
 
     def all_user_vectors(self) -> Float32Array:
-        """Return what the model keeps of everybody."""
         return in_blocks(len(self.data.users), lambda at: self.user_vectors(at).cpu(), self.device).numpy()
 
 
@@ -76,11 +75,10 @@ class _Examples(SparseRows):
 
     def with_drawn(self, users: Tensor, rated: Bags) -> Tensor:
         """Return a row for each rating of a batch of users: the rated item, followed by those drawn for it."""
-        drawn = self._negatives.draw(users[rated.row_of], self._count)
-        return torch.cat([rated.columns[:, None], drawn], dim=1)
+        return torch.cat([rated.columns[:, None], self._negatives.draw(users[rated.row_of], self._count)], dim=1)
 
     def errors(self, items: Tensor, logits: Tensor) -> Tensor:
-        """Return the summed cross-entropy of rows of a rated item followed by drawn ones."""
+        """Return the summed cross-entropy of such rows."""
         logits = logits + self.log_odds[items]
         return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
 
@@ -107,7 +105,7 @@ class _PairedRun(_RivalRun):
         """Return the layers after the first that score the items of one domain."""
 
     def through(self, layers: Layers, parts: Tensor) -> Tensor:
-        """Return what comes out of these layers for sums of user and item parts: ReLU and dropout before each."""
+        """Return what comes out of these layers, ReLU and dropout before each, for sums of user and item parts."""
         for weights, bias in layers:
             parts = linear(dropout(relu(parts), self.config.dropout, self.training), weights, bias)
         return parts.squeeze(-1)
@@ -123,7 +121,6 @@ class _PairedRun(_RivalRun):
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
-        """Return the network as an interaction; there are no vectors, and the items' log-odds are their bias."""
         layers = tuple((numbers(weights), numbers(bias)) for weights, bias in self.layers(self.target))
         interaction = Interaction(self.all_user_vectors(), numbers(self.item_parts()), layers)
         users, items = (torch.zeros(count, 0).numpy() for count in self.rows_b.shape)
@@ -161,10 +158,7 @@ class _DecodedRun(_RivalRun):
         return from_a, from_b
 
     def examples_of(self, users: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Return for either domain: which users rated anything there, their rows as labels, and features.
-
-        Features are those of a random part of each row.
-        """
+        """Yield for either domain who rated anything there, their rows as labels, and features of parts of the rows."""
         for side in (self.source, self.target):
             rows = side.rows.batch(users)
             features = self.features(side, rows.keep(1 - self.config.entry_dropout), users)
@@ -184,14 +178,13 @@ class _DecodedRun(_RivalRun):
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
-        """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
         last = self.target.decoder.last
         return self.data.model(self.method.name, self.all_user_vectors(), numbers(last.weight), numbers(last.bias))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoNetConfig(Config):
-    """What the network is and what it minimises."""
+    """Settings of :class:`CoNet`."""
 
     least: ClassVar = {"width": 4}
 
@@ -229,7 +222,6 @@ class _CoNetRun(_PairedRun):
         self.cross_second = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width // 2, width)))
 
     def step(self, users: Tensor) -> Tensor:
-        """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
         parts_a = self._user_parts(self.source, self.target, users)
         parts_b = self._user_parts(self.target, self.source, users)
         loss = self._loss(self.target, users, parts_b) + self.config.source * self._loss(self.source, users, parts_a)
@@ -245,7 +237,6 @@ class _CoNetRun(_PairedRun):
         return own.rows.errors(items, self.through(self.layers(own), parts)) / max(len(items), 1)
 
     def _user_parts(self, own: _CoNetSide, other: _CoNetSide, users: Tensor) -> Tensor:
-        """Return what users add to the first layer of either side."""
         cross, user = self.cross_first, self.users[users]
         width, elsewhere = user.shape[1], other.rows.batch(users)
         mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
@@ -255,13 +246,12 @@ class _CoNetRun(_PairedRun):
         return torch.cat([here, other.first(there) + linear(user, cross[:, :width])], dim=1)
 
     def _item_parts(self, own: _CoNetSide, items: Tensor) -> Tensor:
-        """Return what items add to the first layer of either side."""
         width = items.shape[-1]
         return linear(items, torch.cat([own.first.weight[:, width:], self.cross_first[:, width:]]))
 
     def layers(self, own: _CoNetSide) -> Layers:
-        """Return the layers after the first; of the second one on only the own side's outputs are read."""
         # A cross-connection adds the other side's activations, so it is one wider layer over both sides' activations.
+        # From the second layer on, only the own side's outputs are read.
         second = torch.cat([own.second.weight, self.cross_second], dim=1)
         return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
 
@@ -286,9 +276,7 @@ class CoNet(NetworkMethod, PlaintextMethod):
     name: ClassVar[str] = "conet"
     summary: ClassVar[str] = "two networks with cross connections"
     config: CoNetConfig = CoNetConfig()
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
-    )
+    options: TrainingOptions = TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
     space: ClassVar[SearchSpace] = {
         "width": (32, 64, 128),
         "dropout": (0.0, 0.1, 0.3),
@@ -302,7 +290,7 @@ class CoNet(NetworkMethod, PlaintextMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class DDTCDRConfig(Config):
-    """What the network is and what it minimises."""
+    """Settings of :class:`DDTCDR`."""
 
     least: ClassVar = {"hidden": 2}
     shares = ("share", "hide", "dropout", "entry_dropout")
@@ -335,15 +323,12 @@ class _DDTCDRSide(nn.Module):
         self.last = nn.Linear(hidden // 2, 1)
 
     def user_parts(self, users: Tensor) -> Tensor:
-        """Return what users add to the first layer."""
         return linear(users, self.first.weight[:, : users.shape[1]], self.first.bias)
 
     def item_parts(self, items: Tensor) -> Tensor:
-        """Return what items add to the first layer."""
         return linear(items, self.first.weight[:, items.shape[1] :])
 
     def layers(self) -> Layers:
-        """Return the layers after the first."""
         return (self.second.weight, self.second.bias), (self.last.weight, self.last.bias)
 
 
@@ -361,7 +346,6 @@ class _DDTCDRRun(_PairedRun):
         return rotation
 
     def step(self, users: Tensor) -> Tensor:
-        """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
         kept, there = 1 - self.config.entry_dropout, self.rotation()
         rated_a, rated_b = self.rows_a.batch(users), self.rows_b.batch(users)
         vectors_a, vectors_b = self.source.users(rated_a.keep(kept)), self.target.users(rated_b.keep(kept))
@@ -399,14 +383,13 @@ class _DDTCDRRun(_PairedRun):
 
     def logits(self, parts: Tensor) -> Tensor:
         """Return the scores by both networks, each by its half of the parts."""
-        share, (here, there) = self.config.share, parts.chunk(2, dim=2)
-        return (1 - share) * self.through(self.target.layers(), here) + share * self.through(
-            self.source.layers(), there
-        )
+        sides = zip((self.target, self.source), parts.chunk(2, dim=2), strict=True)
+        here, there = (self.through(side.layers(), half) for side, half in sides)
+        return (1 - self.config.share) * here + self.config.share * there
 
     def layers(self, own: _DDTCDRSide) -> Layers:
         """Return both networks as one, block by block, with their shares in the last layer."""
-        other, share = self.source if own is self.target else self.target, self.config.share
+        other, share = self.source, self.config.share
         second: Tensor = torch.block_diag(own.second.weight, other.second.weight)  # type: ignore[no-untyped-call]
         # A weighted sum of two outputs is one output over both hidden layers.
         last = torch.cat([(1 - share) * own.last.weight, share * other.last.weight], dim=1)
@@ -428,7 +411,7 @@ class DDTCDR(NetworkMethod, PlaintextMethod):
     name: ClassVar[str] = "ddtcdr"
     summary: ClassVar[str] = "two networks and an orthogonal map between their users"
     config: DDTCDRConfig = DDTCDRConfig()
-    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3))
+    options: TrainingOptions = TrainingOptions(batch=64, learning_rate=3e-3)
     space: ClassVar[SearchSpace] = {
         "width": (16, 32, 64),
         "hidden": (64, 128, 256),
@@ -475,7 +458,7 @@ class Adversary(nn.Sequential):
 
 @dataclass(frozen=True, kw_only=True)
 class DARecConfig(Config):
-    """What the network is and what it minimises."""
+    """Settings of :class:`DARec`."""
 
     hidden: int = 200
     """Numbers in a user's embedding of one domain, and in a decoder's hidden layer."""
@@ -512,13 +495,11 @@ class _DARecRun(_DecodedRun):
         self.classifier = Adversary(self.config.width, (16, 8), dropout=0.0)
 
     def features(self, side: _DARecSide, rows: Bags, users: Tensor) -> Tensor:
-        """Return what both decoders and the domain classifier see of rows."""
         features: Tensor = self.extractor(relu(rows.times(side.first) + side.first_bias))
         return features
 
     def step(self, users: Tensor) -> Tensor:
-        """Return the mean loss of a batch of users, both rows of each; an empty row counts for nothing."""
-        config = self.config
+        config = self.config  # an empty row counts for nothing
         (in_a, labels_a, from_a), (in_b, labels_b, from_b) = self.examples_of(users)
         loss: Tensor = (
             in_b * self.target.decoder.errors(from_b, labels_b)
@@ -548,7 +529,7 @@ class DARec(NetworkMethod, PlaintextMethod):
     name: ClassVar[str] = "darec"
     summary: ClassVar[str] = "auto-encoders with a domain classifier to be fooled"
     config: DARecConfig = DARecConfig()
-    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(patience=50, batch=128))
+    options: TrainingOptions = TrainingOptions(patience=50, batch=128)
     space: ClassVar[SearchSpace] = {
         "width": (32, 64, 128, 200),
         "dropout": (0.0, 0.3, 0.5),
@@ -564,7 +545,7 @@ class DARec(NetworkMethod, PlaintextMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class ETLConfig(Config):
-    """What the network is and what it minimises."""
+    """Settings of :class:`ETL`."""
 
     least: ClassVar = {"width": 2}
 
@@ -610,7 +591,6 @@ class _ETLRun(_DecodedRun):
         return relu(from_a) @ self.transform, relu(from_b)
 
     def step(self, users: Tensor) -> Tensor:
-        """Return the loss of a batch of users, over all items of both domains."""
         config, transform, a, b = self.config, self.transform, self.source, self.target
         (in_a, labels_a, features_a), (in_b, labels_b, features_b) = self.examples_of(users)
         code_a, code_b = relu(features_a), relu(features_b)
@@ -651,7 +631,7 @@ class ETL(NetworkMethod, PlaintextMethod):
     name: ClassVar[str] = "etl"
     summary: ClassVar[str] = "auto-encoders joined by an equivalent transformation"
     config: ETLConfig = ETLConfig()
-    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(patience=50, batch=128, weight_decay=1.0))
+    options: TrainingOptions = TrainingOptions(patience=50, batch=128, weight_decay=1.0)
     space: ClassVar[SearchSpace] = {
         "width": (100, 200, 400),
         "entry_dropout": (0.3, 0.5, 0.7),

@@ -2,8 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, fields
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -33,13 +33,9 @@ class TargetStageConfig(Config):
     """Items that a batch is trained on besides those its users rated; they stand for all the rest."""
 
 
-def target_options() -> TrainingOptions:
-    """Return the default training options of the target's network.
-
-    Patience is at least 250 steps, which outlasts the plateau that training starts on. On large data, where an epoch
-    has many steps, six epochs without a gain say as much as twenty did, in half the time.
-    """
-    return TrainingOptions(patience=6, patience_steps=250)
+TARGET_OPTIONS: Final = TrainingOptions(patience=6, patience_steps=250)
+"""Patience is at least 250 steps, which outlasts the plateau that training starts on. On large data, where an epoch has
+many steps, six epochs without a gain say as much as twenty did, in half the time."""
 
 
 class TargetNetwork(nn.Module, ABC):
@@ -71,8 +67,7 @@ class TwoTowers(TargetNetwork):
     def __init__(self, shape: tuple[int, int], config: TargetStageConfig, popularity: Tensor) -> None:
         super().__init__(shape, config, popularity)
         self.item_tower = SparseTower(shape[0], config.hidden, config.width, config.dropout)
-        # As a logarithm, so that the scale stays positive.
-        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))  # a logarithm, so that the scale stays positive
 
     def items(self, numbers: Tensor, columns: Bags) -> Tensor:
         """Return unit vectors, computed from the columns of ratings."""
@@ -100,7 +95,7 @@ class TargetStage:
     def __init__(
         self, kind: type[TargetNetwork], data: TrainingData, config: TargetStageConfig, options: TrainingOptions
     ) -> None:
-        self.data, self.target, self.config, self.options = data, data.target, config, options
+        self.data, self.config, self.options = data, config, options
         self.device = options.torch_device()
         # Checked before the network is allocated; its other layers are small compared with these two.
         matrix = data.target.matrix
@@ -109,18 +104,11 @@ class TargetStage:
         self.columns = SparseRows(matrix.T.tocsr(), self.device)
         with seeded(options.seed, self.device):
             self.network = kind(matrix.shape, config, self.rows.popularity()).to(self.device)
-
-    @property
-    def examples(self) -> Tensor:
-        """The users with a history."""
-        return torch.nonzero(self.rows.counts > 0).squeeze(1)
-
-    @property
-    def identity(self) -> str:
-        """The network, its configuration and the ratings."""
+        self.warm = self.rows.counts > 0
+        self.examples = torch.nonzero(self.warm).squeeze(1)
         # Without the source's settings: trainings that differ only in those share this network.
-        config = {part.name: getattr(self.config, part.name) for part in fields(TargetStageConfig)}
-        return f"{type(self.network).__name__} {config} {self.target.fingerprint()}"
+        own = {part.name: getattr(config, part.name) for part in fields(TargetStageConfig)}
+        self.identity = f"{kind.__name__} {own} {data.target.fingerprint()}"
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users; its expectation is the loss over all items."""
@@ -152,12 +140,12 @@ class TargetStage:
     def history_vectors(self) -> Tensor:
         """Return the output of the user tower for each user's history; zeros where there is no history."""
         vectors = in_blocks(self.rows.shape[0], lambda at: self.network.user_tower(self.rows.batch(at)), self.device)
-        return vectors * (self.rows.counts > 0)[:, None]
+        return vectors * self.warm[:, None]
 
     @torch.no_grad()
     def user_vectors(self) -> Tensor:
         """Return the vectors to multiply by item vectors; zeros without a history, so that popularity decides."""
-        return self.network.users(self.history_vectors()) * (self.rows.counts > 0)[:, None]
+        return self.network.users(self.history_vectors()) * self.warm[:, None]
 
     def padded(self, vectors: Tensor) -> Tensor:
         """Return vectors of the target's own users followed by zeros for a release's others."""
@@ -190,8 +178,8 @@ class DMF(NetworkMethod, TargetMethod):
         "entry_dropout": (0.3, 0.5, 0.7),
     }
 
-    config: TargetStageConfig = field(default_factory=TargetStageConfig)
-    options: TrainingOptions = field(default_factory=target_options)
+    config: TargetStageConfig = TargetStageConfig()
+    options: TrainingOptions = TARGET_OPTIONS
 
     @property
     def starts_others(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Factorisations of the target's ratings alone: BPR, which learns which of two items a user prefers, and NeuMF."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import ClassVar
@@ -107,9 +107,7 @@ class BPR(NetworkMethod, TargetMethod):
     name: ClassVar[str] = "bpr"
     summary: ClassVar[str] = "matrix factorisation with a pairwise loss"
     config: BPRConfig = BPRConfig()
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(batch=8192, learning_rate=1e-2, weight_decay=0.0)
-    )
+    options: TrainingOptions = TrainingOptions(batch=8192, learning_rate=1e-2, weight_decay=0.0)
     space: ClassVar[SearchSpace] = {
         "width": (16, 32, 64, 128),
         "negatives": (1, 4, 16),
@@ -216,9 +214,7 @@ class NeuMF(NetworkMethod, TargetMethod):
     name: ClassVar[str] = "neumf"
     summary: ClassVar[str] = "matrix factorisation and a multi-layer perceptron, fused"
     config: NeuMFConfig = NeuMFConfig()
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(batch=1024, learning_rate=3e-3, weight_decay=1e-2)
-    )
+    options: TrainingOptions = TrainingOptions(batch=1024, learning_rate=3e-3, weight_decay=1e-2)
     space: ClassVar[SearchSpace] = {
         "product_width": (8, 16, 32, 64),
         "width": (16, 32, 64),

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
@@ -14,7 +15,7 @@ from pricdr.errors import InputError
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, Trained
 from pricdr.models.fitted import UNTRUSTED, Chosen, FittedModel, Trust
 from pricdr.models.gates import Gates, Newcomers, best_above
-from pricdr.models.methods.dmf import TargetNetwork, TargetStage, TargetStageConfig, TwoTowers, target_options
+from pricdr.models.methods.dmf import TARGET_OPTIONS, TargetNetwork, TargetStage, TargetStageConfig, TwoTowers
 from pricdr.models.methods.networks import Dropout, SparseTower, dense_tower, in_blocks, numbers
 from pricdr.models.training_data import NARROW, TrainingData
 from pricdr.training.loop import (
@@ -53,8 +54,7 @@ class AutoEncoder(TargetNetwork):
 
     def users(self, vectors: Tensor) -> Tensor:
         """Return the decoder's hidden layer."""
-        hidden: Tensor = self.first(relu(vectors))
-        return hidden
+        return cast(Tensor, self.first(relu(vectors)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,25 +94,25 @@ class SourceStage:
     def __init__(
         self, target_stage: TargetStage, config: SourceStageConfig, newcomers: Newcomers | None = None
     ) -> None:
-        data = target_stage.data
-        assert data.source is not None
+        data, source, sparse = target_stage.data, cast(Any, target_stage.data.source), target_stage.data.is_plaintext
         # It cannot change what the target has learnt, unless both are joint.
         target_stage.network.requires_grad_(config.joint)
         self.data, self.config, self.target_stage, self.device = data, config, target_stage, target_stage.device
         self.rows = SparseRows(data.ratings, self.device)
-        self.present = torch.as_tensor(data.present, device=self.device)
-        self.warm = self.rows.counts > 0
+        self.present, self.warm = torch.as_tensor(data.present, device=self.device), self.rows.counts > 0
         # The stand-ins for cold users are left out of training: only unfitted rows show what a row is worth.
-        self.stand_ins = torch.zeros_like(self.warm)
-        if newcomers is not None:
-            self.stand_ins = torch.as_tensor(newcomers.stand_ins, device=self.device)
+        stand_ins = np.zeros_like(data.present) if newcomers is None else newcomers.stand_ins
+        self.fitted_to = self.warm & self.present & ~torch.as_tensor(stand_ins, device=self.device)
+        self.examples = torch.nonzero(self.fitted_to).squeeze(1)
+        frozen = [weights.cpu().numpy() for weights in target_stage.network.state_dict().values()]
+        # Gates come after training, so they do not change the network; a joint training adds a word of its own.
+        own = replace(config, gated=True, joint=False)
+        self.identity = f"source {own!r} {arrays_identity(*data.arrays(), stand_ins, *frozen)}"
         self.take_target_vectors()
-        source: Any = data.source
-        sparse = data.is_plaintext
         self.source: Tensor | SparseRows = (
             SparseRows(source, self.device) if sparse else torch.as_tensor(source, device=self.device)
         )
-        dim, hidden, width = data.source.shape[1], config.hidden, config.width
+        dim, hidden, width = source.shape[1], config.hidden, config.width
         self.narrow = not sparse and dim <= NARROW
         with seeded(target_stage.options.seed, self.device):
             tower = SparseTower if sparse else dense_tower
@@ -127,24 +127,6 @@ class SourceStage:
         self.item_vectors = self.target_stage.item_vectors()
         self.history_vectors = self.target_stage.padded(self.target_stage.history_vectors())
 
-    @property
-    def examples(self) -> Tensor:
-        """The users with a history and a source row, without the stand-ins for cold users."""
-        return torch.nonzero(self.fitted_to).squeeze(1)
-
-    @property
-    def fitted_to(self) -> Tensor:
-        """Which users have rows that are fitted to their histories."""
-        return self.warm & self.present & ~self.stand_ins
-
-    @property
-    def identity(self) -> str:
-        """The configuration and a hash of all training data, including the frozen network."""
-        frozen = [weights.cpu().numpy() for weights in self.target_stage.network.state_dict().values()]
-        digest = arrays_identity(*self.data.arrays(), self.stand_ins.cpu().numpy(), *frozen)
-        # Gates come after training, so they do not change the network; a joint training adds a word of its own.
-        return f"source {replace(self.config, gated=True, joint=False)!r} {digest}"
-
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""
         vectors = self.training_vectors(batch)
@@ -158,8 +140,7 @@ class SourceStage:
         else:
             share = self.config.narrow_dropout if self.narrow else self.config.release_dropout
             rows = dropout(self.source[batch], share)
-        vectors: Tensor = self.network["encoder"](rows)
-        return vectors
+        return cast(Tensor, self.network["encoder"](rows))
 
     def loss(self, batch: Tensor, vectors: Tensor, sample: ItemSample, items: Tensor, histories: Tensor) -> Tensor:
         """Return the loss of the source's user vectors, given the vectors of items and histories."""
@@ -233,16 +214,8 @@ class JointStage:
     def __init__(self, source_stage: SourceStage) -> None:
         self.source_stage, self.target_stage = source_stage, source_stage.target_stage
         self.network = nn.ModuleDict({"target": self.target_stage.network, "source": source_stage.network})
-
-    @property
-    def examples(self) -> Tensor:
-        """The users with a history, with or without a source row."""
-        return self.target_stage.examples
-
-    @property
-    def identity(self) -> str:
-        """The identity of the source stage, which covers the untrained target network, marked as joint."""
-        return f"joint {self.source_stage.identity}"
+        self.examples = self.target_stage.examples
+        self.identity = f"joint {source_stage.identity}"  # which covers the untrained network of the target
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: that of their histories, plus that of their source rows if any."""
@@ -268,8 +241,8 @@ class TwoStageMethod(ReleaseMethod):
 
     _target_network: ClassVar[type[TargetNetwork]]
 
-    config: SourceStageConfig = field(default_factory=SourceStageConfig)
-    options: TrainingOptions = field(default_factory=target_options)
+    config: SourceStageConfig = SourceStageConfig()
+    options: TrainingOptions = TARGET_OPTIONS
 
     @property
     def starts_others(self) -> tuple[str, ...]:
@@ -360,5 +333,5 @@ class SymmetricCDR(TwoStageMethod):
 
     _target_network: ClassVar[type[TargetNetwork]] = AutoEncoder
 
-    config: SourceStageConfig = field(default_factory=lambda: SourceStageConfig(dropout=0.3, entry_dropout=0.3))
-    options: TrainingOptions = field(default_factory=lambda: replace(target_options(), batch=128))
+    config: SourceStageConfig = SourceStageConfig(dropout=0.3, entry_dropout=0.3)
+    options: TrainingOptions = replace(TARGET_OPTIONS, batch=128)

@@ -21,7 +21,7 @@ from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import Verdict, compare
 from pricdr.memory import require_memory
-from pricdr.models.base import Config, PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
+from pricdr.models.base import Config, Method, PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust, Vectors
 from pricdr.models.gates import Gates, Newcomers, best_above
 from pricdr.models.methods.networks import log_odds
@@ -67,7 +67,7 @@ CELLS: Final = 1 << 22
 
 @dataclass(frozen=True, kw_only=True)
 class ItemKNNConfig(Config):
-    """How many neighbours, and how much company they must have kept."""
+    """Settings of :class:`ItemKNN`."""
 
     neighbours: int = 200
     shrinkage: float = 30.0
@@ -92,31 +92,24 @@ class ItemKNN(TargetMethod):
     }
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        similar, bias = similarities(data.ratings, self.config), popularity_tie_break(data.ratings, 1e-6)
-        return data.model(self.name, ones(data.ratings).astype(np.float32), similar, bias), chosen
-
-
-def similarities(ratings: CSR, config: ItemKNNConfig) -> CSR:
-    """Return items x items: row i has item i's nearest neighbours and how near they are."""
-    users = ones(ratings)
-    items = users.T.tocsr()
-    n_items = items.shape[0]
-    norms = np.sqrt(np.diff(items.indptr))
-    rows = [sp.csr_array((0, n_items), dtype=np.float32)]
-    for part in _blocks(n_items, max(1, CELLS // max(n_items, 1))):
-        # Sparse times sparse: only pairs of items that a user rated together are ever computed.
-        met = (items[part] @ users).tocoo()
-        own, other = met.row + part.start, met.col
-        similar = met.data / (norms[own] * norms[other] + config.shrinkage)
-        # Nearest first; of equal ones those further left, so that runs repeat.
-        order = np.lexsort((other, -similar, own))
-        order = order[own[order] != other[order]]
-        row = met.row[order]
-        nearest = order[np.arange(len(row)) - np.searchsorted(row, row) < config.neighbours]
-        entries = (similar[nearest].astype(np.float32), (met.row[nearest], other[nearest]))
-        rows.append(sp.coo_array(entries, shape=met.shape).tocsr())
-    stacked: CSR = sp.vstack(rows, format="csr")
-    return stacked
+        users, n_items = ones(data.ratings), len(data.items)
+        items = users.T.tocsr()
+        norms = np.sqrt(np.diff(items.indptr))
+        rows = [sp.csr_array((0, n_items), dtype=np.float32)]
+        for part in _blocks(n_items, max(1, CELLS // max(n_items, 1))):
+            # Sparse times sparse: only pairs of items that a user rated together are ever computed.
+            met = (items[part] @ users).tocoo()
+            own, other = met.row + part.start, met.col
+            similar = met.data / (norms[own] * norms[other] + self.config.shrinkage)
+            # Nearest first; of equal ones those further left, so that runs repeat.
+            order = np.lexsort((other, -similar, own))
+            order = order[own[order] != other[order]]
+            row = met.row[order]
+            nearest = order[np.arange(len(row)) - np.searchsorted(row, row) < self.config.neighbours]
+            entries = (similar[nearest].astype(np.float32), (met.row[nearest], other[nearest]))
+            rows.append(sp.coo_array(entries, shape=met.shape).tocsr())
+        bias = popularity_tie_break(data.ratings, 1e-6)
+        return data.model(self.name, users.astype(np.float32), sp.vstack(rows, format="csr"), bias), chosen
 
 
 # EASE in closed form: from the side of the columns or of the users, or on the leading directions of the ratings.
@@ -291,7 +284,7 @@ def _blocks(total: int, size: int | None = None) -> list[slice]:
 
 
 def low_rank(parts: list[Matrix], regularisation: float) -> tuple[Vectors, Vectors]:
-    """Return the vectors of users and of the target's items."""
+    """Return the vectors of users and items, both over the leading directions."""
     parts = [part.astype(np.float32) for part in parts]
     directions, squares = _leading_directions(parts)
     shrink = (squares / (squares + regularisation)).astype(np.float32)
@@ -319,11 +312,9 @@ def _leading_directions(parts: list[Matrix]) -> tuple[Float32Array, Float64Array
 
 
 def _times(parts: list[Matrix], directions: Float32Array) -> Float32Array:
-    """Return X times the directions."""
     n_items = parts[0].shape[1]
-    product: Float32Array = parts[0] @ directions[:n_items]
-    for source in parts[1:]:
-        product += source @ directions[n_items:]
+    spans = directions[:n_items], directions[n_items:]
+    product: Float32Array = sum(part @ own for part, own in zip(parts, spans, strict=False))
     return product
 
 
@@ -333,7 +324,7 @@ def _carried(n_users: int, columns: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class EASEConfig(Config):
-    """The one setting of EASE."""
+    """Settings of :class:`EASE`."""
 
     positive = ("regularisation", "weight")
 
@@ -341,11 +332,21 @@ class EASEConfig(Config):
     """λ: the larger, the less a pair of items that met by chance counts."""
 
 
+class _EASEMethod(Method):
+    config: EASEConfig
+
+    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return self._solved(data), chosen  # there is nothing that validation could choose
+
+    def _solved(self, data: TrainingData) -> FittedModel:
+        return solve_ease(self.name, data, **vars(self.config))
+
+
 @dataclass(frozen=True, kw_only=True)
-class EASE(TargetMethod):
+class EASE(_EASEMethod, TargetMethod):
     """Each item predicted from all the others by ridge regression with a zero diagonal (Steck, WWW 2019).
 
-    A user without ratings gets what is popular. There is nothing that validation could choose.
+    A user without ratings gets what is popular.
     """
 
     name: ClassVar[str] = "ease"
@@ -354,23 +355,20 @@ class EASE(TargetMethod):
 
     config: EASEConfig = EASEConfig()
 
-    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return solve_ease(self.name, data, **vars(self.config)), chosen
-
 
 @dataclass(frozen=True, kw_only=True)
 class EASESourceConfig(EASEConfig):
-    """EASE's setting, and how much the source counts."""
+    """Settings of :class:`EASESource`."""
 
     weight: float = 0.3
     """What a source rating counts beside a target rating's 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EASESource(PlaintextMethod):
+class EASESource(_EASEMethod, PlaintextMethod):
     """NOT PRIVATE. EASE with the source's items as further columns: predictors, never recommended.
 
-    A user without target ratings is scored by its source row. There is nothing that validation could choose.
+    A user without target ratings is scored by its source row.
     """
 
     name: ClassVar[str] = "ease-source"
@@ -382,20 +380,17 @@ class EASESource(PlaintextMethod):
 
     config: EASESourceConfig = EASESourceConfig()
 
-    def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return solve_ease(self.name, data, **vars(self.config)), chosen
-
 
 @dataclass(frozen=True, kw_only=True)
 class EASEReleaseConfig(EASESourceConfig):
-    """EASE's setting, and how much the release counts."""
+    """Settings of :class:`EASERelease`."""
 
     weight: float = 1.0
     """Norm of an average release row; a target row's is the square root of its ratings."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EASERelease(ReleaseMethod):
+class EASERelease(_EASEMethod, ReleaseMethod):
     """EASE with the release's numbers as further columns: predictors, never recommended.
 
     The zero diagonal on those columns plays no part, since none of them is predicted. A release that fails the evidence
@@ -431,9 +426,6 @@ class EASERelease(ReleaseMethod):
         trust = gates.settle(trust_in_rows)
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
-    def _solved(self, data: TrainingData) -> FittedModel:
-        return solve_ease(self.name, data, **vars(self.config))
-
 
 def _popular_for_cold_users(model: FittedModel) -> FittedModel:
     """Return the model with what is popular for every user without target ratings."""
@@ -445,8 +437,7 @@ def _popular_for_cold_users(model: FittedModel) -> FittedModel:
 
 
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
-SCALES: Final = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5)
-"""What validation chooses from."""
+SCALES: Final = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5)  # what validation chooses from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,14 +476,14 @@ class RidgeRelease(ReleaseMethod):
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         counts = torch.as_tensor(item_counts(data.ratings), dtype=torch.float32)
         users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
-        alone = {"in_release": np.zeros_like(data.present), "uses_history": False}
-        popular = data.model(self.name, users, items, log_odds(counts, int(data.warm.sum())).numpy(), **alone)
+        popularity, nobody = log_odds(counts, int(data.warm.sum())).numpy(), np.zeros_like(data.present)
+        popular = data.model(self.name, users, items, popularity, in_release=nobody, uses_history=False)
         gates = Gates.of(data, validation, chosen)
         unused = Chosen(trust=UNTRUSTED, evidence=gates.evidence, not_chosen=chosen.not_chosen)
         if gates.refused:
             return popular, unused
-        own = {name: chosen.settings.get(name, getattr(self.config, name)) for name in ("regularisation", "scale")}
-        best = tuple(own.values())
+        names = ("regularisation", "scale")
+        best = tuple(chosen.settings.get(name, getattr(self.config, name)) for name in names)
         if gates.newcomers is not None:
             held_out = gates.newcomers.held_out
             model = _decoder(gates.newcomers.hidden_from(data), popular)
@@ -503,7 +494,7 @@ class RidgeRelease(ReleaseMethod):
                 return popular, unused
             best = found
             if validation is not None:
-                chosen = Chosen(settings=dict(zip(own, best, strict=True)))
+                chosen = Chosen(settings=dict(zip(names, best, strict=True)))
         return _decoder(data, popular)(*best), replace(chosen, trust=TRUSTED, evidence=gates.evidence)
 
 

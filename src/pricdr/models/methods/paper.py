@@ -1,7 +1,7 @@
 """HeteroCDR as the paper prints it: the `paper` preset, always reported beside the default."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -137,9 +137,7 @@ class PaperCDR(NetworkMethod, ReleaseMethod):
     summary: ClassVar[str] = "HeteroCDR as the paper prints it"
 
     config: PaperConfig = PaperConfig()
-    options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(batch=128, learning_rate=5e-4, weight_decay=0.0)
-    )
+    options: TrainingOptions = TrainingOptions(batch=128, learning_rate=5e-4, weight_decay=0.0)
     _run = _PaperRun
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:

@@ -1,13 +1,12 @@
 """The results of :mod:`benchmarks.frontier_synthetic`, and their table: what cold users keep, by number of users."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Final, NamedTuple
 
 from pricdr.experiments.measured import Measurement
-from pricdr.experiments.records import RECORD, Line, Number, Whole
+from pricdr.experiments.records import Line, Number, Whole, record
 from pricdr.experiments.results import Provenance, read_lines
 
 TRUE: Final = "true directions"
@@ -18,11 +17,9 @@ CONTROLS: Final = (POPULARITY, PLAIN, PLAIN_ITEMS, SHUFFLED, NOISE)
 """Arms that bound the others: nothing crosses, all of it does, and rows that must not help."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class SyntheticResult:
     """One arm on one synthetic pair, for cold users."""
-
-    __pydantic_config__ = RECORD
 
     users: Whole
     """Of the pair; at most 20,000 cold ones are evaluated."""

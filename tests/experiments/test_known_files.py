@@ -79,7 +79,7 @@ def test_of_a_repeated_pair_the_latest_counts_where_there_are_times(tmp_path):
         ("2014", "A0000000000009,B000000009,high,1400000000", "the rating 'high' is not a finite number"),
         ("2018", "B000000009,A0000000000009,4.0", "is too short: 3 fields"),
         ("2018", "B000000009,,4.0,1400000000", "the user id is empty"),
-        ("2014-5", '{"reviewerID": "A0000000000009", "asin": "B000000009", "unixReviewTime": 5}', "has no rating"),
+        ("2014-5", '{"reviewerID": "A0000000000009", "asin": "B000000009", "unixReviewTime": 5}', "no column 'overall'"),
         ("2014-5", "{'reviewerID': 'A9', 'asin': 'B9', 'overall': 4.0, 'unixReviewTime': 5}", "is not a JSON object"),
         ("GA-DTCDR", "\n7\t8\t", "the rating is empty"),
         ("header", "7,8,nan", "is not a finite number"),
@@ -131,7 +131,7 @@ def test_data_that_is_not_there_says_which_files_would_do(tmp_path):
     assert [found[:24] for found in missing_files(data, tmp_path)] == ["one of amazon/ratings_Bo"]
     with pytest.raises(MissingDataError) as caught:
         find_files(tmp_path, "films", "films.csv")
-    assert caught.value.detail == "expected films/films.csv"
+    assert caught.value.expected == ("films/films.csv",)
 
 
 def test_one_file_of_a_domain_and_one_release_of_a_pair(tmp_path):

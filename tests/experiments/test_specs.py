@@ -83,25 +83,25 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ('title = "a table"', f"x = 1{'0' * 1900}", "x must be a number that fits in 64 bits"),
         ("[data]", "[data", "not TOML"),
         ("seeds = [1, 2]", "seeds = [1, 1]", "all different"),
-        ("seeds = [1, 2]", "seeds = []", "one or more"),
+        ("seeds = [1, 2]", "seeds = []", "seeds must have at least 1 item"),
         ("seeds = [1, 2]", "seeds = 3", "seeds must be .*, got 3"),
         ("seeds = [1, 2]", f"seeds = [{2**70}]", f"seeds must be a number that fits in 64 bits, got {2**70}"),
-        ("seeds = [1, 2]", "seeds = [1" + ",\n1" * 5000 + "]", "at most 1,000 whole numbers.*all different"),
-        ("seeds = [1, 2]", "seeds = [-1]", r"from 0 on.*got \[-1\]"),
+        ("seeds = [1, 2]", "seeds = [1" + ",\n1" * 5000 + "]", "seeds must have at most 1000 items"),
+        ("seeds = [1, 2]", "seeds = [-1]", "seeds #1 must be greater than or equal to 0, got -1"),
         ("seeds = [1, 2]", "seeds = [true]", "seeds #1 must be a whole number, got True"),
         ("seeds = [1, 2]", 'arms = [{ name = "a", method = "popularity" }]', "unknown key 'arms'"),
         ("seeds = [1, 2]", "full = 1", "full must be true or false, got 1"),
         ('target = "b.csv"', 'target = "b.csv"\ncold = "x"', "cold must be .*, got 'x'"),
-        ('target = "b.csv"', 'target = "b.csv"\ncold = 1.5', r"cold must lie in \[0, 1\), got 1.5"),
-        ('target = "b.csv"', 'target = "b.csv"\ncore = 0', "core must be a whole number"),
+        ('target = "b.csv"', 'target = "b.csv"\ncold = 1.5', "data.cold must be less than 1, got 1.5"),
+        ('target = "b.csv"', 'target = "b.csv"\ncore = 0', "core must be greater than or equal to 1"),
         ("epsilon = 4", "epsilon = 4, delta = 2.0", "delta"),
-        ("epsilon = 4", "epsilon = 0", "arm #2.release: epsilon must be"),
+        ("epsilon = 4", "epsilon = 0", "arm #2.release.epsilon must be greater than 0, got 0"),
         ("epsilon = 4", "epsilon = true", "arm #2.release.epsilon must be a number, got True"),
         ("epsilon = 4", "epsilon = nan", "arm.release.epsilon must be a finite number, got nan"),
         ("epsilon = 4", 'epsilon = 4, calibration = "loose"', "release.calibration must be 'exact' or 'paper'"),
         ("epsilon = 4", "epsilon = 4, density = 0.5", "density is a setting of sjlt, not of jlt"),
-        ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be at most 4,096, got 1,000,000,000,000"),
-        ('"jlt", epsilon', '"sjlt", density = 1.5, epsilon', r"density must lie in \(0, 1\], got 1.5"),
+        ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be less than or equal to 4096, got 1000000000000"),
+        ('"jlt", epsilon', '"sjlt", density = 1.5, epsilon', "density must be less than or equal to 1, got 1.5"),
         ('"jlt", epsilon', '"spectral", calibration = "paper", epsilon', "paper's own jlt and sjlt, not for sp"),
         (SETTINGS, "settings = { widht = 50 }", "arm 'jlt'.*widht"),
         (SETTINGS, "settings = { width = 1000000000000 }", "width must be at most 1,000,000"),
@@ -111,7 +111,7 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         (SETTINGS, 'settings = { device = "toaster" }', "arm 'jlt'.*device.*toaster"),
         (SETTINGS, "tuned = true", "no settings of hetero were chosen"),
         (SETTINGS, 'preset = "printed"', "no preset 'printed'"),
-        (SETTINGS, "source_share = 2.0", r"source_share must lie in \(0, 1\], got 2.0"),
+        (SETTINGS, "source_share = 2.0", "source_share must be less than or equal to 1, got 2.0"),
         (
             'method = "popularity"',
             'method = "popularity"\nsource_share = 0.5',
@@ -149,7 +149,7 @@ def test_data_and_results_stay_in_their_folders(tmp_path, key, name):
     lines = "".join(f'{k} = "{v}"\n' for k, v in {**tomllib.loads(GOOD)["data"], key: name}.items())
     text = re.sub(r"folder = .*\n.*\n.*\n", lambda _: lines, GOOD)
     for read in (read_spec, read_search):
-        with pytest.raises(InputError, match=f"table.toml: data: {key} becomes a file name"):
+        with pytest.raises(InputError, match=f"table.toml: data.{key} becomes a file name"):
             read(write(tmp_path, text))
     with pytest.raises(InputError, match=r"table.toml: name becomes a file name"):
         read_spec(write(tmp_path, f'name = "{name}"\n{GOOD}'))
@@ -193,14 +193,14 @@ def test_arms_that_vary_are_points_of_a_curve(tmp_path):
 @pytest.mark.parametrize(
     ("vary", "message"),
     [
-        ("{ epsilon = [] }", "1 to 100 values"),
-        ("{ epsilon = [1], dim = [2] }", "vary is one list"),
-        (f"{{ dim = {list(range(1, 102))} }}", "1 to 100 values"),
+        ("{ epsilon = [] }", "vary.epsilon must have at least 1 item"),
+        ("{ epsilon = [1], dim = [2] }", "vary must have at most 1 item"),
+        (f"{{ dim = {list(range(1, 102))} }}", "vary.dim must have at most 100 items"),
         ("{ epsilon = [0] }", "arm 'jlt'.*epsilon must be"),
         ("{ dim = [1.5] }", "arm 'jlt'.*dim must be a whole number"),
-        ("{ dim = [9999] }", "arm 'jlt'.*dim must be at most"),
+        ("{ dim = [9999] }", "arm 'jlt'.*dim must be less than or equal to 4096, got 9999"),
         ("{ density = [0.5] }", "arm 'jlt'.*density is a setting of sjlt"),
-        ("{ source_share = [2] }", "arm 'jlt'.*source_share must lie"),
+        ("{ source_share = [2] }", "arm 'jlt'.*source_share must be less"),
         ("{ width = [2] }", "vary"),
         ("{ epsilon = 3 }", "vary.epsilon must be a list, got 3"),
         ('{ epsilon = ["a"] }', "must be a number, got 'a'"),
@@ -224,7 +224,7 @@ def test_a_family_is_one_table_for_each_data(tmp_path):
     for wrong in (text.replace('name = "one"\n', ""), text.replace('name = "one"', 'name = "two"')):
         with pytest.raises(InputError, match="each with a name of its own"):
             read_specs(write(tmp_path, wrong))
-    with pytest.raises(InputError, match="data #2: name becomes a file name"):
+    with pytest.raises(InputError, match="data #2.name becomes a file name"):
         read_specs(write(tmp_path, text.replace('name = "one"', 'name = "../one"')))
 
 

@@ -8,19 +8,15 @@ stand beside it. A default that changes invalidates every arm that left it as it
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, field, fields
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
-from pricdr.errors import (
-    ParameterError,
-    require_count,
-    require_file_name,
-    require_positive,
-    require_probability,
-    require_share,
-)
-from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, limits, naming
+from pydantic import Field
+
+from pricdr.errors import ParameterError
+from pricdr.experiments import records
+from pricdr.experiments.records import FileName, Flag, Line, Probability, Share, Whole, from_table, naming, record
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 from pricdr.privacy.accounting import Calibration, Guarantee
@@ -31,15 +27,13 @@ DELTA: Final = 1e-6
 """Chance of exceeding ε where nobody says otherwise."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DataSpec:
     """Where the two domains come from and how the target is split.
 
     A spec may come from anywhere, so it names files and no paths: nothing outside the data folder is read because a
     spec says so. What is linked into that folder was put there by its owner.
     """
-
-    __pydantic_config__ = RECORD
 
     folder: FileName
     """Folder of the data set, inside the folder of data sets (--data, PRICDR_DATA). A name, no path."""
@@ -56,35 +50,27 @@ class DataSpec:
     """The task of the paper that it is, or stands for: such as Amazon Movie→Music."""
     stand_in: Flag = False
     """Other data than the paper's of that task: shown as a stand-in, never as the task itself."""
-    note: Text = ""
+    note: records.Text = ""
     """What the reader of its table should know, beside the note of the spec."""
-    threshold: Number | None = None
+    threshold: records.Number | None = None
     """Count only ratings of at least this; without it every row counts."""
-    core: Annotated[Whole | None, limits(minimum=1)] = None
+    core: Annotated[Whole, Field(ge=1)] | None = None
     """The K of a joint K-core: users and items with fewer ratings are left out. Without it, the paper's
     preprocessing."""
     filtered: Flag = False
     """Take the files as they are, since their authors filtered them: threshold and core do not apply."""
     official: FileName | None = None
     """File of the authors' split, in that folder; without it, leave-one-out by seed."""
-    cold: Annotated[Number, limits(minimum=0, exclusiveMaximum=1)] = 0.0
+    cold: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
     """Share of users who lose all their target ratings in the split, to be recommended to as cold users."""
     distinct: Flag = False
     """Leave out source items that a target item repeats: products that both domains list."""
-    delta: Annotated[Number, limits(exclusiveMinimum=0, exclusiveMaximum=1)] = DELTA
+    delta: Probability = DELTA
     """Chance of exceeding ε, for releases that do not set their own."""
     tuned: FileName | None = None
     """The data whose chosen settings are used (tuned/NAME.toml); without it, those of a search on this data."""
-    search: Mapping[str, Settings] = field(default_factory=dict)
+    search: Mapping[str, records.Settings] = field(default_factory=dict)
     """Settings that a search on this data keeps fixed, by method: on large data larger batches."""
-
-    def __post_init__(self) -> None:
-        named = {name: getattr(self, name) for name in ("folder", "source", "target", "official", "name", "tuned")}
-        require_file_name(**{name: value for name, value in named.items() if value is not None})
-        if self.core is not None:
-            require_count(core=self.core)
-        require_share(cold=self.cold)
-        require_probability(delta=self.delta)
 
     @property
     def search_name(self) -> str:
@@ -99,7 +85,7 @@ class DataSpec:
 
 MAX_COLUMNS: Final = 4_096
 """Of a simulated release."""
-MAX_POINTS: Final = 100
+Points: TypeAlias = Annotated[tuple[records.Number, ...], Field(min_length=1, max_length=100)]
 """Of one curve."""
 GUIDE_DIM: Final = 8
 """Columns of a release that serves as a guide: the rounds that follow choose among its directions."""
@@ -138,20 +124,18 @@ _LETTERS: Final = {Axis.EPSILON: "ε", Axis.DIM: "n", Axis.DENSITY: "sp", Axis.S
 """The paper's."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ReleaseSpec:
     """A simulated release: the mechanism and σ of a real one, with repeatable bits."""
-
-    __pydantic_config__ = RECORD
 
     strategy: Line = "jlt"
     """A strategy by name (pricdr list names them) that needs nothing beyond its columns and a guide, so not
     features. module:Class where the command line names it too."""
-    dim: Annotated[Whole | None, limits(minimum=1, maximum=MAX_COLUMNS)] = None
+    dim: Annotated[Whole, Field(ge=1, le=MAX_COLUMNS)] | None = None
     """Numbers per user; without it 200 for jlt and sjlt, and what suits ε for the others."""
-    epsilon: Annotated[Number, limits(exclusiveMinimum=0)] = 8.0
+    epsilon: records.Positive = 8.0
     """Privacy loss ε, for one rating."""
-    delta: Annotated[Number | None, limits(exclusiveMinimum=0, exclusiveMaximum=1)] = None
+    delta: Probability | None = None
     """Chance of exceeding ε; without it, what the data says."""
     rows: RowContent = RowContent.PRIVATE
     """private: noise of the certified size. noiseless: the projection alone. shuffled: each user has another's row.
@@ -159,7 +143,7 @@ class ReleaseSpec:
     calibration: Calibration = Calibration.EXACT
     """exact: the least noise that ε allows. paper: that of the paper's Algorithm 1, for jlt and sjlt. It is far more
     than its ε needs, so that the exact ε of the release is far smaller."""
-    density: Annotated[Number | None, limits(exclusiveMinimum=0, maximum=1)] = None
+    density: Share | None = None
     """Of sjlt: the share of non-zeros in its sparse matrix, the paper's sp."""
     guide: Guide = Guide.PRIVATE
     """Of a guided release: a spectral release of the target's training ratings, private at the same ε and δ, or in the
@@ -170,20 +154,10 @@ class ReleaseSpec:
     def __post_init__(self) -> None:
         if self.dim is None and self.strategy in ("jlt", "sjlt"):
             object.__setattr__(self, "dim", 200)
-        if self.dim is not None:
-            require_count(dim=self.dim)
-            if self.dim > MAX_COLUMNS:
-                raise ParameterError(f"dim must be at most {MAX_COLUMNS:,}, got {self.dim:,}")
-        require_positive(epsilon=self.epsilon)
-        if self.delta is not None:
-            require_probability(delta=self.delta)
         if self.calibration is Calibration.PAPER and self.strategy not in ("jlt", "sjlt"):
             raise ParameterError(f"calibration paper is for the paper's own jlt and sjlt, not for {self.strategy}")
-        if self.density is not None:
-            if self.strategy != "sjlt":
-                raise ParameterError(f"density is a setting of sjlt, not of {self.strategy}")
-            if not 0 < self.density <= 1:
-                raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
+        if self.density is not None and self.strategy != "sjlt":
+            raise ParameterError(f"density is a setting of sjlt, not of {self.strategy}")
 
     @property
     def strategy_name(self) -> str:
@@ -191,25 +165,21 @@ class ReleaseSpec:
         return BY_NAME.resolve_stored(self.strategy)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class CurvePoint:
     """Where an arm lies on a curve."""
-
-    __pydantic_config__ = RECORD
 
     curve: Line
     """The curve's name: what its arms have in common."""
     axis: Axis
     """What they differ in."""
-    at: Number
+    at: records.Number
     """This arm's value."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Arm:
     """One row of a table: a method, what it sees, and its settings. With ``vary``, several rows: a curve."""
-
-    __pydantic_config__ = RECORD
 
     name: Line
     """What the table calls it; no two arms alike."""
@@ -221,28 +191,25 @@ class Arm:
     """The release that the method is given; for methods that take one."""
     plaintext: Flag = False
     """NOT PRIVATE: give the method the source's ratings as they are. For comparison."""
-    source_share: Annotated[Number, limits(exclusiveMinimum=0, maximum=1)] = 1.0
+    source_share: Share = 1.0
     """Share of the source's ratings that are used, drawn by seed: smaller shares are parts of larger ones."""
-    settings: Settings = field(default_factory=dict)
+    settings: records.Settings = field(default_factory=dict)
     """Settings of the method and of its training, by name; the others keep their defaults."""
     tuned: Flag = False
     """Start from the settings that a search chose for this method and data (tuned/FOLDER.toml beside the spec)."""
-    tuned_with: Line | None = None
+    tuned_with: FileName | None = None
     """Whose search: the strategy of its releases, where that is in the file's name (tuned/FOLDER_STRATEGY.toml)."""
-    vary: Mapping[Axis, tuple[Number, ...]] = field(default_factory=dict)
+    vary: Annotated[Mapping[Axis, Points], Field(max_length=1)] = field(default_factory=dict)
     """Write one arm for each of these values of epsilon, dim, density or source_share: { epsilon = [1, 2, 4] }. Their
     names end in the value: "jlt" becomes "jlt, ε = 1" and so on."""
     point: CurvePoint | None = None
     """Where the arm lies on a curve; ``vary`` says so by itself."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.source_share <= 1:
-            raise ParameterError(f"source_share must lie in (0, 1], got {self.source_share!r}")
         if self.source_share != 1 and not (self.release or self.plaintext):
             raise ParameterError("source_share is for an arm that is given a release or the source's ratings")
-        lengths = [*map(len, self.vary.values())]
-        if lengths and (self.point or len(lengths) > 1 or not 1 <= lengths[0] <= MAX_POINTS):
-            raise ParameterError(f"vary is one list of 1 to {MAX_POINTS} values, and then the arm has no point")
+        if self.vary and self.point:
+            raise ParameterError("an arm that varies has no point: its values are points")
 
     @property
     def method_name(self) -> str:
@@ -274,17 +241,12 @@ class Arm:
 
     def _at(self, axis: Axis, value: float) -> "Arm":
         name, point = f"{self.name}, {_LETTERS[axis]} = {value:g}", CurvePoint(curve=self.name, axis=axis, at=value)
-        arm = replace(self, name=name, vary={}, point=point)
-        if axis is Axis.SOURCE_SHARE:
-            return replace(arm, source_share=value)
-        if arm.release is None:
-            raise ParameterError(f"vary = {{ {axis.value} = … }} is of a release, and the arm has none")
-        if axis is Axis.DIM:
-            if value != int(value):
-                raise ParameterError(f"dim must be a whole number, got {value!r}")
-            value = int(value)
         changed: dict[str, Any] = {axis.value: value}
-        return replace(arm, release=replace(arm.release, **changed))
+        if axis is not Axis.SOURCE_SHARE:
+            if self.release is None:
+                raise ParameterError(f"vary = {{ {axis.value} = … }} is of a release, and the arm has none")
+            changed = {"release": from_table(ReleaseSpec, {**vars(self.release), **changed})}
+        return from_table(Arm, {**vars(self), "name": name, "vary": {}, "point": point, **changed})
 
 
 def result_key(data: DataSpec, arm: Arm, *, full: bool) -> str:

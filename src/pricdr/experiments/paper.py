@@ -18,7 +18,7 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,10 +26,10 @@ from typing import Any, Final, NamedTuple
 
 from pricdr.data.pairs import DomainPair, prepare
 from pricdr.data.ratings import Ratings
-from pricdr.errors import MissingDataError, ParameterError, plain
+from pricdr.errors import MissingDataError, plain
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.arms import DataSpec
-from pricdr.experiments.records import RECORD, Line, Whole, read_json
+from pricdr.experiments.records import Count, Line, read_json, record
 from pricdr.experiments.results import NOT_PRESENT, Provenance, provenance
 from pricdr.experiments.tasks import find_files, prepare_pair
 from pricdr.files import replace_file
@@ -75,21 +75,15 @@ def _slack(weight: float) -> float:
     return _ROUNDING * (1 + weight) + 1e-9
 
 
-@dataclass(frozen=True)
+@record
 class Counts:
     """The figures of one row of Table 3."""
 
-    __pydantic_config__ = RECORD
-
-    users: Whole
-    source_items: Whole
-    source_ratings: Whole
-    target_items: Whole
-    target_ratings: Whole
-
-    def __post_init__(self) -> None:
-        if (least := min(astuple(self))) < 0:
-            raise ParameterError(f"counts must be 0 or more, got {least}")
+    users: Count
+    source_items: Count
+    source_ratings: Count
+    target_items: Count
+    target_ratings: Count
 
     @classmethod
     def of(cls, pair: DomainPair) -> "Counts":
@@ -157,22 +151,18 @@ OTHER_DATA: Final = (
 _MAX_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True)
+@record
 class Preprocessing:
     """What another preprocessing of the same raw files would give."""
-
-    __pydantic_config__ = RECORD
 
     words: Line
     """The preprocessing, for people."""
     counts: Counts
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Table3Row:
     """One task: the paper's figures, and those that were counted."""
-
-    __pydantic_config__ = RECORD
 
     title: Line
     preprocessing: Line
@@ -190,11 +180,9 @@ class Table3Row:
         return None if self.paper is None or self.measured is None else self.paper == self.measured
 
 
-@dataclass(frozen=True)
+@record
 class Table3:
     """The paper's six tasks in its order, then other data."""
-
-    __pydantic_config__ = RECORD
 
     rows: tuple[Table3Row, ...]
     provenance: Provenance

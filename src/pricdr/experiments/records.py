@@ -1,11 +1,13 @@
 """Dataclasses from TOML and JSON that are not trusted: pydantic checks them, and errors are one line in plain words."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast, dataclass_transform
 
 from pydantic import (
     AfterValidator,
@@ -17,7 +19,6 @@ from pydantic import (
     WithJsonSchema,
     WrapValidator,
 )
-from pydantic.fields import FieldInfo
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import FILE_NAME, InputError, ParameterError, PriCDRError
@@ -35,10 +36,17 @@ def naming(what: object, kind: type[PriCDRError] = ParameterError) -> Iterator[N
         raise kind(f"{what}: {error}") from error
 
 
-RECORD: Final = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
-"""For every record. Strictness is in the types below and not here: a strict dataclass takes no table for itself, no
-list for a tuple and no text for an enum, and files have nothing else."""
+_RECORD: Final = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+"""Strictness is in the types below and not here: a strict dataclass takes no table for itself, no list for a tuple and
+no text for an enum, and files have nothing else."""
 _MAX_LINE_LENGTH: Final = 200
+
+
+@dataclass_transform(frozen_default=True)
+def record(kind: type[T]) -> type[T]:
+    """Make a class a frozen dataclass that files may describe."""
+    kind.__pydantic_config__ = _RECORD  # type: ignore[attr-defined]  # where pydantic looks for it
+    return dataclass(frozen=True)(kind)
 
 
 def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - whatever a file holds
@@ -54,8 +62,13 @@ def _one_line(text: str) -> str:
 
 
 Whole: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
-# 4 stays an int and 4.0 a float: the keys by which results are found are computed from the digits in the spec.
-Number: TypeAlias = Annotated[float, Field(strict=True, gt=-(2.0**63), lt=2.0**63), WrapValidator(_as_written)]
+Count: TypeAlias = Annotated[Whole, Field(ge=0)]
+# 4 stays an int and 4.0 a float: outlines have a number as its spec has it.
+_NUMBER: Final = WrapValidator(_as_written)
+Number: TypeAlias = Annotated[float, Field(strict=True, gt=-(2.0**63), lt=2.0**63), _NUMBER]
+Positive: TypeAlias = Annotated[float, Field(strict=True, gt=0, lt=2.0**63), _NUMBER]
+Probability: TypeAlias = Annotated[float, Field(strict=True, gt=0, lt=1), _NUMBER]
+Share: TypeAlias = Annotated[float, Field(strict=True, gt=0, le=1), _NUMBER]
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 Line: TypeAlias = Annotated[
     str,
@@ -64,15 +77,9 @@ Line: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": _MAX_LINE_LENGTH}),
 ]
 Text: TypeAlias = Annotated[str, Field(strict=True, max_length=20_000)]
-FileName: TypeAlias = Annotated[Text, WithJsonSchema({"type": "string", "pattern": f"^{FILE_NAME}$"})]
-"""Text that its record passes to :func:`require_file_name`, which has the words for what is wrong."""
+FileName: TypeAlias = Annotated[str, Field(strict=True, pattern=f"^{FILE_NAME}$")]
 Settings: TypeAlias = Annotated[dict[str, Any], Field(strict=True, max_length=1_000)]
 """Settings of a method, which checks them itself."""
-
-
-def limits(**rules: float | bool) -> FieldInfo:
-    """Return limits for the published schema alone: the record checks them itself, in words of its own."""
-    return cast(FieldInfo, Field(json_schema_extra=dict(rules)))
 
 
 _RULES: Final = {
@@ -81,8 +88,8 @@ _RULES: Final = {
     "bool_type": "must be true or false",
     "string_type": "must be text",
     "tuple_type": "must be a list",
-    "dict_type": "must be a table",
-    "dataclass_type": "must be a table",
+    **dict.fromkeys(("dict_type", "dataclass_type", "model_type"), "must be a table"),
+    "string_pattern_mismatch": "becomes a file name: 1 to 100 letters, digits, _, - or . (not first)",
 }
 """By the type of pydantic's error, where its own words are those of Python."""
 
@@ -104,17 +111,13 @@ def from_table(kind: type[T], table: object) -> T:
 def from_json(kind: type[T], text: str) -> T:
     """Return the dataclass that JSON describes."""
     try:
-        return from_table(kind, _parse(text))
+        # Not pydantic's own parser, which takes the last of two equal keys without a word.
+        table = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
     except RecursionError as error:
         raise ParameterError("it is nested too deeply") from error
-
-
-def _parse(text: str) -> object:
-    try:
-        # Not pydantic's own parser, which takes the last of two equal keys without a word.
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
     except ValueError as error:
         raise ParameterError(f"it is not JSON: {error}") from error
+    return from_table(kind, table)
 
 
 def read_json(path: Path, kind: type[T], what: str, *, limit: int) -> T:
@@ -140,7 +143,7 @@ def _in_words(error: ValidationError) -> str:
         # A rule of our own, with the value in it: of a type ("must be …"), or of a whole record ("cold must be …").
         said = str(first["ctx"]["error"])
         return f"{_key(loc)}{' ' if said.startswith('must') else ': '}{said}" if loc else said
-    rule = _RULES.get(kind) or first["msg"].replace("Input should", "must")
+    rule = _RULES.get(kind) or re.sub(r"^\w+ should(.*?)( after validation.*)?$", r"must\1", first["msg"])
     return f"{_key(loc)} {rule}, got {shorten(first['input'])}"
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from pricdr import __version__
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.records import RECORD, Line, Number, Text, Whole, from_json, naming, read_json
+from pricdr.experiments.records import Line, Number, Text, Whole, from_json, naming, read_json, record
 from pricdr.experiments.spec import Spec
 from pricdr.files import replace_file
 from pricdr.parallel import cores
@@ -35,11 +35,9 @@ COMMIT: Final = "PRICDR_COMMIT"
 """The environment variable that names the commit where the program runs without its repository."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Provenance:
     """What measured a result, and when."""
-
-    __pydantic_config__ = RECORD
 
     version: Line
     """Of pricdr."""
@@ -122,11 +120,9 @@ Figures: TypeAlias = dict[str, dict[str, dict[str, Number]]]
 """sampled|full → all|warm|few|cold → metric → mean over users; a stratum without users is left out."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ReleaseFacts:
     """What the mechanism of a simulated release delivered."""
-
-    __pydantic_config__ = RECORD
 
     dim: Whole
     """Numbers per user."""
@@ -137,11 +133,9 @@ class ReleaseFacts:
     delta: Number
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Result:
     """The figures of one arm with one seed."""
-
-    __pydantic_config__ = RECORD
 
     spec: Line
     arm: Line
@@ -213,11 +207,9 @@ NOT_PRESENT: Final = "data not present: point PRICDR_DATA at it"
 _MAX_OUTLINE_BYTES: Final = 1 << 24
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Outline:
     """One table as it was run: what its results mean, and which there should be."""
-
-    __pydantic_config__ = RECORD
 
     spec: Spec
     keys: Mapping[str, Line]

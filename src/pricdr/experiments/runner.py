@@ -15,19 +15,9 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import Split
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
+from pricdr.experiments import results
 from pricdr.experiments.arms import DELTA, GUIDE_DIM, Arm, Guide, ReleaseSpec, RowContent
-from pricdr.experiments.results import (
-    NOT_PRESENT,
-    SUFFIX,
-    Outline,
-    ReleaseFacts,
-    Result,
-    append,
-    peak_memory,
-    provenance,
-    read,
-    watch_memory,
-)
+from pricdr.experiments.results import NOT_PRESENT, SUFFIX, Outline, ReleaseFacts, Result, append, read
 from pricdr.experiments.spec import Spec
 from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
 from pricdr.models.catalogue import configure
@@ -58,16 +48,16 @@ def missing_runs(
 
     What other tables there have for the same settings, data and seeds is copied to this table's results first.
     """
-    results = folder / f"{spec.name}.jsonl"
+    own = folder / f"{spec.name}.jsonl"
     arms = [arm for arm in spec.arms if not only or arm.is_called(only)]
     missing = {(spec.key(arm), seed): (arm, seed) for arm in arms for seed in seeds or spec.seeds}
-    for result in read(results):
+    for result in read(own):
         missing.pop((result.key, result.seed), None)
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         other = path.with_name(path.name.removesuffix(SUFFIX) + ".jsonl")
-        for result in read(other) if missing and other != results else ():
+        for result in read(other) if missing and other != own else ():
             if run := missing.pop((result.key, result.seed), None):
-                append(results, replace(result, spec=spec.name, arm=run[0].name))
+                append(own, replace(result, spec=spec.name, arm=run[0].name))
     return [*missing.values()]
 
 
@@ -82,20 +72,12 @@ def run(
 ) -> list[Failure]:
     """Run what ``folder`` lacks of a spec's results and add it there; return the runs that failed.
 
-    ``folder`` gets the spec's outline too. Where the data is not there, that is all it gets, and results that were
-    measured elsewhere stay.
-
-    Args:
-        spec: what to run.
-        folder: of results.
-        context: where the data is, and what to run on.
-        only: the arms to run, those of a curve by its name too; all of them where none is named.
-        seeds: the seeds to run, instead of the spec's.
-        progress: called after every run.
+    ``only`` names arms, those of a curve by its name too; ``seeds`` stand in for the spec's. ``folder`` gets the spec's
+    outline too. Where the data is not there, that is all it gets, and results that were measured elsewhere stay.
     """
-    outline, results = Outline.of(spec), folder / f"{spec.name}.jsonl"
+    outline, own = Outline.of(spec), folder / f"{spec.name}.jsonl"
     if missing_files(spec.data, context.data, context.prepared):
-        elsewhere = any(result.key in outline.keys.values() for result in read(results))
+        elsewhere = any(result.key in outline.keys.values() for result in read(own))
         replace(outline, missing="" if elsewhere else NOT_PRESENT).write(folder)
         return []
     outline.write(folder)
@@ -108,7 +90,7 @@ def run(
             if outcome.value is None:
                 failures.append(Failure(spec.name, arm.name, seed, outcome.failure))
             else:
-                append(results, outcome.value)
+                append(own, outcome.value)
             progress("runs", done, len(missing), f"{arm.name}, seed {seed}{'' if outcome.value else ': failed'}")
     return failures
 
@@ -116,7 +98,7 @@ def run(
 def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: Checkpoints | None = None) -> Result:
     """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
-    watch_memory()
+    results.watch_memory()
     split = task.split(seed)
     model, release, epochs, used = fit(task, split, arm, seed, device, networks=networks)
     figures = {"sampled": _strata(per_user(sampled_ranks(model.score_candidates, split.test)), split)}
@@ -139,8 +121,8 @@ def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: 
         device=used,
         release=facts,
         trust=None if trust is None else {"warm": trust.warm, "cold": trust.cold},
-        memory=peak_memory(used),
-        provenance=provenance(used),
+        memory=results.peak_memory(used),
+        provenance=results.provenance(used),
     )
 
 
@@ -202,9 +184,9 @@ def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
         return source
     # One order for every share, of which the first so many are kept: that is what nests them.
     order = Simulation(seed).generator("sampled source").permutation(len(source))
-    kept = np.zeros(len(source), dtype=bool)
-    kept[order[: round(share * len(source))]] = True
-    return source.only(kept)
+    chosen = np.zeros(len(source), dtype=bool)
+    chosen[order[: round(share * len(source))]] = True
+    return source.only(chosen)
 
 
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:
@@ -216,9 +198,9 @@ def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Rat
     given: dict[str, Any] = {"dim": spec.dim, "density": spec.density}
     if kind is Guided:
         assert target is not None, "a guide is a release of the other party"
+        theirs, noisy = target.select(users=source.users), spec.guide is not Guide.CLEAR
         # A seed of its own: the two parties share none.
-        theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
-        guide = _publish(theirs, Spectral(dim=GUIDE_DIM), spec, guide_seed, noisy=spec.guide is not Guide.CLEAR)
+        guide = _publish(theirs, Spectral(dim=GUIDE_DIM), spec, 1_000_000 + seed, noisy=noisy)
         given |= {"guide": guide, "refine": spec.refine}
     strategy = kind(**{name: value for name, value in given.items() if value is not None})
     # Along one cycle through all users, so that nobody keeps their own row.

@@ -7,14 +7,14 @@ needs nothing beyond numpy and torch.
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from pricdr.data.reading.text_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
 from pricdr.experiments.arms import Arm, DataSpec, ReleaseSpec, result_key
-from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
+from pricdr.experiments.records import Line, Number, Settings, Text, Whole, record
 from pricdr.experiments.results import NOT_PRESENT, append, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
@@ -34,11 +34,9 @@ MAX_TRIALS: Final = 1_000
 """Of one method: far more than any declared space is worth."""
 
 
-@dataclass(frozen=True)
+@record
 class Trial:
     """One draw from a method's space and what it gave on validation."""
-
-    __pydantic_config__ = RECORD
 
     data: Line
     method: Line

@@ -2,9 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -13,22 +12,22 @@ from pydantic import Field, TypeAdapter
 from pricdr.data.reading.text_files import read_toml, shorten
 from pricdr.errors import InputError, ParameterError, require_file_name
 from pricdr.experiments.arms import Arm, DataSpec, result_key
-from pricdr.experiments.records import RECORD, FileName, Flag, Line, Text, Whole, from_table, limits, naming
+from pricdr.experiments.records import Count, FileName, Flag, Line, Text, from_table, naming, record
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.strategies import BY_NAME
 
 MAX_ARMS: Final = 1_000
-MAX_SEEDS: Final = 1_000
 MAX_DATA: Final = 100
 MAX_ROWS: Final = 10_000
 """Arms of all tables of one file together."""
+Seeds: TypeAlias = Annotated[
+    tuple[Count, ...], Field(min_length=1, max_length=1_000, json_schema_extra={"uniqueItems": True})
+]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Spec:
     """One table: its data, its arms, and the seeds that every arm is run with."""
-
-    __pydantic_config__ = RECORD
 
     name: FileName
     """What its results are filed under; without it, the name of the spec's file."""
@@ -36,9 +35,9 @@ class Spec:
     """Heading of the table."""
     data: DataSpec
     """Where the two domains come from: [data], or one [[data]] for each table of a family."""
-    arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm"), limits(minItems=1, maxItems=MAX_ARMS)]
+    arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm", min_length=1, max_length=MAX_ARMS)]
     """Rows of the table: in a file, one [[arm]] each."""
-    seeds: Annotated[tuple[Whole, ...], limits(minItems=1, maxItems=MAX_SEEDS, uniqueItems=True)] = (1, 2, 3, 4, 5)
+    seeds: Seeds = (1, 2, 3, 4, 5)
     """Whole numbers from 0 on: every arm is run with each. A seed decides the split, the release and the network."""
     full: Flag = True
     """Rank among all items too, beside the 99 negatives."""
@@ -52,12 +51,10 @@ class Spec:
     def __post_init__(self) -> None:
         require_file_name(name=self.name)
         # Counted before they are made: a file has room for 100 times as many.
-        if not 1 <= self.rows <= MAX_ARMS:
-            rule = f"one at least and {MAX_ARMS:,} at most, each value of vary counted"
-            raise ParameterError(f"arms are written as [[arm]], {rule}, got {self.rows:,}")
-        if not 1 <= len(self.seeds) <= MAX_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            rule = f"one or more and at most {MAX_SEEDS:,} whole numbers from 0 on, all different"
-            raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
+        if self.rows > MAX_ARMS:
+            raise ParameterError(f"arms must be {MAX_ARMS:,} at most, each value of vary counted, got {self.rows:,}")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ParameterError(f"seeds must be all different, got {shorten(list(self.seeds))}")
         names = Counter(one.name for arm in self.arms for one in arm.each())
         if twice := [name for name, times in names.items() if times > 1]:
             raise ParameterError(f"arms need different names, and {shorten(twice[0])} is that of several")
@@ -85,9 +82,8 @@ def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
 
     ``tuned`` is the folder of settings that searches chose, one TOML file per data folder.
     """
-    read = cache(lambda name: read_toml(file) if tuned and (file := tuned / f"{name}.toml").exists() else {})
     with naming(path, InputError):
-        return tuple(_finished(spec, read) for spec in _read(path))
+        return tuple(_finished(spec, tuned) for spec in _read(path))
 
 
 def require_runnable(specs: Sequence[Spec], arms: Sequence[str]) -> None:
@@ -136,11 +132,7 @@ def _tables(table: dict[str, Any]) -> list[Spec]:
     return [replace(first, data=data) for data in several]
 
 
-Tuned: TypeAlias = Callable[[str], dict[str, Any]]
-"""Gives the settings that a search chose, by method, of the search's name; none where there was no such search."""
-
-
-def _finished(spec: Spec, tuned: Tuned) -> Spec:
+def _finished(spec: Spec, tuned: Path | None) -> Spec:
     """Return a table under its own name, with one arm for each row and all their settings."""
     data = spec.data
     return replace(
@@ -152,10 +144,10 @@ def _finished(spec: Spec, tuned: Tuned) -> Spec:
     )
 
 
-def _with_settings(arm: Arm, data: DataSpec, tuned: Tuned) -> Arm:
+def _with_settings(arm: Arm, data: DataSpec, tuned: Path | None) -> Arm:
     """Return the arm with the settings that a search chose, where it asks for them, once its method takes them all."""
     with naming(f"arm {arm.name!r}"):
-        if arm.tuned or arm.tuned_with is not None:
+        if arm.tuned or arm.tuned_with:
             arm = replace(arm, settings={**_chosen(arm, data, tuned), **arm.settings})
         if arm.release is not None and arm.release.delta is None:
             arm = replace(arm, release=replace(arm.release, delta=data.delta))
@@ -163,17 +155,15 @@ def _with_settings(arm: Arm, data: DataSpec, tuned: Tuned) -> Arm:
     return arm
 
 
-def _chosen(arm: Arm, data: DataSpec, tuned: Tuned) -> dict[str, Any]:
+def _chosen(arm: Arm, data: DataSpec, tuned: Path | None) -> dict[str, Any]:
     """Return what was chosen for a method, by a search with releases of one strategy where that is named."""
-    if arm.tuned_with is not None:
-        require_file_name(tuned_with=arm.tuned_with)
-    suffix = "" if arm.tuned_with is None else f"_{arm.tuned_with}"
-    folder = data.tuned or data.folder
+    folder, suffix = data.tuned or data.folder, f"_{arm.tuned_with}" if arm.tuned_with else ""
     # A search on all of the data serves where there was none without its duplicate items, and the reverse.
     for name in sorted([folder, f"{folder}_distinct"], reverse=data.distinct):
-        settings = tuned(f"{name}{suffix}").get(arm.method)
-        if isinstance(settings, dict):
-            return settings
+        if tuned and (path := tuned / f"{name}{suffix}.toml").exists():
+            settings = read_toml(path).get(arm.method)
+            if isinstance(settings, dict):
+                return settings
     raise ParameterError(f"no settings of {arm.method} were chosen for this data by a search")
 
 

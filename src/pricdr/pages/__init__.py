@@ -190,6 +190,10 @@ class Cell:
         return repr(float(value)).replace("inf", "Infinity")
 
 
+ABSENT: Final = Cell("–")
+"""Where there is nothing to show."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A row of a table; its first cell names it. A text stands for ``Cell.of`` it."""

@@ -12,25 +12,13 @@ from typing import Final
 
 import numpy as np
 
+from pricdr import pages
 from pricdr.errors import VerificationError, printable
 from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, Training, Verdict
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.models.recommend import BASES
-from pricdr.pages import (
-    Block,
-    Cell,
-    Column,
-    Commands,
-    Content,
-    Details,
-    Facts,
-    Note,
-    Page,
-    Row,
-    Table,
-    sections_of,
-)
+from pricdr.pages import ABSENT, Block, Cell, Column, Content, Details, Row, Table
 from pricdr.release.certificate import Certificate
 from pricdr.release.certify import check
 from pricdr.release.readme import statement
@@ -40,11 +28,6 @@ from pricdr.signing import fingerprint, public_from_text
 PLAINTEXT: Final = (
     "NOT PRIVATE: this model was trained on the source's ratings in plaintext. It must not be used outside experiments."
 )
-NO_CERTIFICATE: Final = (
-    "Not recorded: there is no copy of the certificate in the model's folder. Train it again, or look at the release "
-    "itself."
-)
-NO_RELEASE: Final = "No release was used. This model contains nothing from the source, so nothing had to be promised."
 UNVERIFIED: Final = (
     "The release was not verified before it was used (--allow-unverified). What its certificate says is only a claim."
 )
@@ -142,15 +125,15 @@ class ModelCard:
         }
 
     @property
-    def page(self) -> Page:
+    def page(self) -> pages.Page:
         """The card as a page of blocks."""
         evaluation, measured = self.evaluation, self.measured
-        settings = Commands(settings_lines(self.origin.settings) or ["# no settings"])
+        settings = pages.Commands(settings_lines(self.origin.settings) or ["# no settings"])
         blocks: dict[str, Content] = {"groups": [self._groups()], "settings": [Details("settings.toml", [settings])]}
         if evaluation is not None and measured is not None:
             rankings = evaluation.rankings
             blocks["quality"] = [block for one in rankings for block in _ranking(evaluation, measured, one)]
-        sections = sections_of(
+        sections = pages.sections_of(
             "card.txt.j2",
             blocks,
             card=self,
@@ -159,12 +142,10 @@ class ModelCard:
             significance=SIGNIFICANCE,
             permutations=PERMUTATIONS,
             plaintext=PLAINTEXT,
-            no_certificate=NO_CERTIFICATE,
-            no_release=NO_RELEASE,
             unverified=UNVERIFIED,
         )
-        warning = [Note(PLAINTEXT)] if self.origin.plaintext_source else []
-        return Page(f"Model card: {self.name}", sections, [*warning, Facts(self.summary)])
+        warning = [pages.Note(PLAINTEXT)] if self.origin.plaintext_source else []
+        return pages.Page(f"Model card: {self.name}", sections, [*warning, pages.Facts(self.summary)])
 
     def _groups(self) -> Table:
         """Return how many users it knows, with and without a history, with and without a release row that it uses."""
@@ -199,7 +180,6 @@ _RANKING_NAMES: Final = {
     "full": "held-out items, ranked among all items that the user has not rated",
 }
 _GROUP_COLUMNS: Final = [Column("users", numeric=False), Column("number")]
-_NOTHING: Final = Cell("–")
 
 
 def _ranking(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[Block | str]:
@@ -236,9 +216,9 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
         without, own = (evaluation.figure(name, ranking, stratum, metric) for name in (baseline, measured))
         if without is None or own is None:
             continue
-        change, judgement = Cell(f"{own.value - without.value:+.4f}"), _NOTHING
+        change, judgement = Cell(f"{own.value - without.value:+.4f}"), ABSENT
         if one := verdicts.get(stratum):
-            change = _change(one.difference, one.low, one.high)
+            change = Cell.of(f"{one.difference:+.4f} [{one.low:+.4f}, {one.high:+.4f}]")
             judgement = Cell(one.verdict.value, strong=one.verdict is Verdict.HELPS)
         rows.append(Row([users, f"{own.users:,}", _cell(without), _cell(own), change, judgement]))
     note = f"{_RANKING_NAMES[ranking].capitalize()}. Compared with {compared}, user by user; 95 % intervals."
@@ -247,9 +227,9 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
     rows = []
     for group in evaluation.release_rows:
         if (group.model, group.ranking) == (measured, ranking) and group.users:
-            values = [_NOTHING if one is None else Cell(f"{one:.4f}") for one in (group.baseline_value, group.value)]
+            values = [ABSENT if one is None else Cell(f"{one:.4f}") for one in (group.baseline_value, group.value)]
             d = group.difference
-            change = _NOTHING if d is None else _change(d.mean, d.low, d.high)
+            change = ABSENT if d is None else Cell.of(f"{d.mean:+.4f} [{d.low:+.4f}, {d.high:+.4f}]")
             rows.append(Row([_group_name(group.stratum, row=group.row), f"{group.users:,}", *values, change]))
     if rows:
         caption = f"{metric} of users with and without a release row in use, {ranking} ranking"
@@ -257,11 +237,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
     return tables
 
 
-def _change(mean: float, low: float, high: float) -> Cell:
-    return Cell(f"{mean:+.4f}", mean, f"[{low:+.4f}, {high:+.4f}]")
-
-
 def _cell(figure: MeasuredFigure | None) -> Cell:
     if figure is None:
-        return _NOTHING
+        return ABSENT
     return Cell(f"{figure.value:.4f}", figure.value, "" if figure.error is None else f"± {figure.error:.4f}")

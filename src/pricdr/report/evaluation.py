@@ -1,48 +1,49 @@
 """``Evaluation``: the output of ``pricdr evaluate --json``, read from a file that is not trusted, and checked."""
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.verdict import Training, Verdict
-from pricdr.experiments.records import Flag, Number, Text, Whole, read_json
+from pricdr.experiments.records import Count, Flag, Number, Text, read_json
 
 MAX_BYTES: Final = 1 << 24
 _LARGEST: Final = 1e9
 """Larger than any metric can be."""
 _SHOWN: Final = 5
 """The most models that an error names."""
-_OPEN: Final = ConfigDict(extra="ignore", allow_inf_nan=False)
-"""Keys may be added within a version."""
 
 RankingName: TypeAlias = Literal["sampled", "full"]
-Count: TypeAlias = Annotated[Whole, Field(ge=0)]
 
 
-@dataclass(frozen=True)
-class Interval:
+class _Open(BaseModel):
+    """Keys may be added within a version."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)
+
+
+class Interval(_Open):
     """A mean difference with its 95 % interval."""
-
-    __pydantic_config__ = _OPEN
 
     mean: Number
     low: Number
     high: Number
 
 
-@dataclass(frozen=True)
-class MeasuredVerdict:
-    """Whether a model is better than the first one, for the users of one stratum."""
-
-    __pydantic_config__ = _OPEN
+class _OfModel(_Open):
+    """Something about one model, for the users of one stratum."""
 
     model: Text
     ranking: RankingName
     stratum: Text
+
+
+class MeasuredVerdict(_OfModel):
+    """Whether a model is better than the first one."""
+
     verdict: Verdict
     about_release: Flag
     difference: Number
@@ -51,15 +52,9 @@ class MeasuredVerdict:
     sentence: Text
 
 
-@dataclass(frozen=True)
-class MeasuredRows:
-    """Users of one stratum with, or without, a release row that a model uses."""
+class MeasuredRows(_OfModel):
+    """Users with, or without, a release row that a model uses."""
 
-    __pydantic_config__ = _OPEN
-
-    model: Text
-    ranking: RankingName
-    stratum: Text
     row: Flag
     users: Count
     value: Number | None
@@ -67,21 +62,18 @@ class MeasuredRows:
     difference: Interval | None
 
 
-@dataclass(frozen=True)
-class MeasuredTraining:
+class MeasuredTraining(_Open):
     """How a model was trained."""
-
-    __pydantic_config__ = _OPEN
 
     method: Text
     with_release: Flag
 
 
-@dataclass(frozen=True)
-class _Repeated:
-    __pydantic_config__ = _OPEN
+Verdicts: TypeAlias = Annotated[tuple[MeasuredVerdict, ...], Field(max_length=10_000)]
 
-    verdicts: Annotated[tuple[MeasuredVerdict, ...], Field(max_length=10_000)] = ()
+
+class _Repeated(_Open):
+    verdicts: Verdicts = ()
 
 
 class MeasuredFigure(NamedTuple):
@@ -92,11 +84,8 @@ class MeasuredFigure(NamedTuple):
     users: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class Evaluation(_Open):
     """The metrics of one or several models on one split; the first model is the one that others are compared with."""
-
-    __pydantic_config__ = _OPEN
 
     schema_version: Literal[2]
     protocol: Text
@@ -106,17 +95,19 @@ class Evaluation:
     compared_by: Text
     """The metric that models are compared by."""
     models: Annotated[dict[Text, dict[RankingName, dict[Text, dict[Text, Any]]]], Field(min_length=1, max_length=1000)]
-    verdicts: Annotated[tuple[MeasuredVerdict, ...], Field(max_length=10_000)]
-    trainings: dict[Text, MeasuredTraining] = field(default_factory=dict)
+    verdicts: Verdicts
+    trainings: dict[Text, MeasuredTraining] = {}
     release_rows: Annotated[tuple[MeasuredRows, ...], Field(max_length=10_000)] = ()
     repeat: _Repeated = _Repeated()
     file: str = ""
     """The name of the file it was read from, without its folder."""
 
-    def __post_init__(self) -> None:
-        judged = {one.model for one in self.verdicts} | {one.model for one in self.release_rows}
+    @model_validator(mode="after")
+    def _judges_what_it_measured(self) -> "Evaluation":
+        judged = {one.model for one in (*self.verdicts, *self.release_rows)}
         if not judged <= set(self.models):
             raise ParameterError("it judges a model that it did not measure")
+        return self
 
     @property
     def baseline(self) -> str:
@@ -166,7 +157,7 @@ class Evaluation:
 def read_evaluation(path: Path) -> Evaluation:
     """Return the evaluation in a file of ``pricdr evaluate --json``; raise :class:`InputError` for any other file."""
     evaluation = read_json(path, Evaluation, "what pricdr evaluate --json writes (measure again)", limit=MAX_BYTES)
-    return replace(evaluation, file=path.name)
+    return evaluation.model_copy(update={"file": path.name})
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever JSON can hold

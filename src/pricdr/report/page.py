@@ -10,28 +10,12 @@ from math import isnan
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pricdr import __version__
+from pricdr import __version__, pages
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.arms import Axis
 from pricdr.experiments.measured import STRATA, Access, Experiment, MeasuredArm, Measurement, number
 from pricdr.experiments.paper import Table3, contradictions, read_table3, table2, table3_text
-from pricdr.pages import (
-    Block,
-    Bullets,
-    Cell,
-    Column,
-    Content,
-    Details,
-    Figure,
-    Note,
-    Page,
-    Row,
-    SideBySide,
-    Table,
-    render,
-    sections_of,
-    table,
-)
+from pricdr.pages import ABSENT, Block, Bullets, Cell, Column, Content, Details, Figure, Row, SideBySide, Table
 from pricdr.pages.charts import WIDTH, chart_figure
 from pricdr.privacy.accounting import Calibration
 from pricdr.progress import Progress, silent
@@ -45,7 +29,6 @@ FRONTIER: Final = "frontier"
 """The family whose results open the page."""
 USUAL_EPSILON: Final = 4.0
 """The ε that sentences speak of, where it was measured."""
-ABSENT: Final = Cell("–")
 _PAPER_METRICS: Final = ("HR@10", "NDCG@10", "MRR@10")
 
 
@@ -57,7 +40,7 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
         experiments.append(experiment_details(experiment, at))
     counted = read_table3(folder.path / TABLE3) if (folder.path / TABLE3).is_file() else None
     impossible = {place: contradictions(figures) for place, figures in table2().items()}
-    sections = sections_of(
+    sections = pages.sections_of(
         "report.txt.j2",
         {
             "experiments": experiments,
@@ -79,7 +62,8 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
         words = f"A verified release: {c.users:,} users x {c.dim:,} numbers by {c.strategy.name}; promise {c.promise}."
         sections.append(attack_section(c, words))
     footer = [f"Made by pricdr {__version__} from a results folder. This page loads nothing."]
-    return render(Page("What crosses between two companies' ratings, at which ε", sections, lead(folder), footer))
+    title = "What crosses between two companies' ratings, at which ε"
+    return pages.render(pages.Page(title, sections, lead(folder), footer))
 
 
 def lead(folder: ResultsFolder) -> Content:
@@ -95,7 +79,7 @@ def lead(folder: ResultsFolder) -> Content:
         blocks = {"summary": [_summary(pairs, epsilon)], "charts": [SideBySide(figures), full]}
     # Whether anything gained that must not, which would cast doubt on the gains of releases.
     gains = [gain for pair in pairs for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
-    answer, reading = sections_of(
+    answer, reading = pages.sections_of(
         "frontier.txt.j2",
         blocks,
         epsilon=epsilon,
@@ -159,7 +143,7 @@ def experiment_details(experiment: Experiment, at: int) -> Details:
     spec = experiment.spec
     title = spec.title if experiment.title in spec.title else f"{spec.title}: {experiment.title}"
     if not experiment.runs:
-        return Details(title, [Note(f"{experiment.outline.missing or 'Not run yet'}.")])
+        return Details(title, [pages.Note(f"{experiment.outline.missing or 'Not run yet'}.")])
     blocks: list[Block | str] = [" ".join(spec.note.split())] if spec.note.strip() else []
     figures = [] if spec.family == FRONTIER else list(_curve_figures(experiment, f"curves-{at}"))
     return Details(title, [*blocks, *([SideBySide(figures)] if figures else []), every_arm(experiment, f"arms-{at}")])
@@ -361,9 +345,8 @@ def _table2(folder: ResultsFolder, impossible: Mapping[tuple[str, str], Mapping[
 def _table3(counted: Table3) -> Details:
     header, rows = table3_text(counted)
     words = f"Counted from the raw files on {counted.provenance.finished[:10]}."
-    blocks: list[Block | str] = [words, table("table3", "Data after preprocessing", header, rows, names=2)]
-    absent = [f"{row.title}: {' · '.join(row.expected)}" for row in counted.rows if row.expected]
-    if absent:
+    blocks: list[Block | str] = [words, pages.table("table3", "Data after preprocessing", header, rows, names=2)]
+    if absent := [f"{row.title}: {' · '.join(row.expected)}" for row in counted.rows if row.expected]:
         blocks += ["Files that would do where data is not present:", Bullets(absent)]
     return Details("Table 3: users, items and ratings", blocks)
 
@@ -385,7 +368,7 @@ def _searches(folder: ResultsFolder) -> list[Details]:
         "NDCG@10 on validation items. Every method is searched alike, its defaults first, with a seed of its own; no "
         "trial is ever scored on test. A best of many is a little lucky: test is what counts."
     )
-    found = table("searches", "Searches, by data and method", header, rows, names=2)
+    found = pages.table("searches", "Searches, by data and method", header, rows, names=2)
     return [Details("Searches", [words, found])] if rows else []
 
 
@@ -408,7 +391,7 @@ def _provenance(folder: ResultsFolder) -> list[Details]:
             lacking.append(f"{experiment.spec.name}: {why}")
     header = ["results", "finished", "runs", "missing", "stale"]
     return [
-        Details("What was run", [table("provenance-table", "What was run", header, rows, names=2)]),
+        Details("What was run", [pages.table("provenance-table", "What was run", header, rows, names=2)]),
         Details("On what", [Bullets([f"{count:,} runs on {machine}" for machine, count in machines.most_common()])]),
         *([Details("What is missing", [Bullets(lacking)])] if lacking else []),
     ]

@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,8 +21,7 @@ from pricdr.strategies import JLT
 RATINGS = "user,item,rating\nalice,dune,5\nalice,emma,3\nbob,dune,1\nbob,it,4\ncarol,emma,2\n"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     code: int
     out: str
     err: str
@@ -72,6 +71,25 @@ def release(here, ratings, publish) -> Path:
     outcome = publish(ratings)
     assert outcome.code == 0, outcome.err
     return here / "release"
+
+
+@pytest.fixture
+def nothing_drawn() -> Callable[[], AbstractContextManager[None]]:
+    """Within it, whatever asks for random bits fails."""
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        def drawn(*_, **__):
+            raise AssertionError("something was drawn")
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("Secret", "Simulation", "Run"):
+                patch.setattr(sys.modules["pricdr._publish"], name, drawn)
+            for name in ("secrets.token_bytes", "secrets.token_hex", "os.urandom"):
+                patch.setattr(name, drawn)
+            yield
+
+    return watched
 
 
 @pytest.fixture

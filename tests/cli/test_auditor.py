@@ -1,10 +1,7 @@
 """What the target party and its auditor run: ``keygen``, ``verify``, ``inspect``, ``export``, ``revoke``."""
 
 import json
-import os
-import re
 import shutil
-import stat
 
 import pytest
 
@@ -25,19 +22,10 @@ def key_fingerprint(here, signed):
     return fingerprint(read_public_key(here / "key.pub"))
 
 
-def test_keygen_makes_a_pair_only_its_owner_can_read(here, pricdr):
-    old = os.umask(0)
-    try:
-        said, shown = pricdr("keygen", "--out", "my keys/source").out.splitlines()
-    finally:
-        os.umask(old)
+def test_keygen_says_what_to_keep_what_to_hand_out_and_its_fingerprint(here, pricdr):
+    said, shown = pricdr("keygen", "--out", "my keys/source").out.splitlines()
     assert said == "private key my keys/source (keep it), public key my keys/source.pub (hand it out)"
-    assert re.fullmatch("fingerprint: [0-9a-f]{64}", shown)
-    private, public = here / "my keys" / "source", here / "my keys" / "source.pub"
-    assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    assert "PRIVATE KEY" in private.read_text()
-    assert "PUBLIC KEY" in public.read_text()
-    assert {path.name for path in private.parent.iterdir()} == {"source", "source.pub"}
+    assert shown == f"fingerprint: {fingerprint(read_public_key(here / 'my keys' / 'source.pub'))}"
 
 
 def test_a_signed_release_verifies_and_a_key_that_nobody_gave_vouches_for_nothing(signed, key_fingerprint, pricdr):
@@ -103,8 +91,16 @@ def test_inspecting_two_exits_with_0_1_and_2(pricdr, publish, ratings, signed, k
     users, rows = "users: 2 in both, 1 added, 1 removed", "rows: other numbers"
     assert {*(f"  {change}" for change in changes), users, rows, "budget: the same"} <= set(found.err.split("\n"))
     content = json.loads(found.out)
-    keys = "before after layout_version same same_matrix sentences users changes"
-    assert list(content) == keys.split()
+    assert list(content) == [
+        "before",
+        "after",
+        "layout_version",
+        "same",
+        "same_matrix",
+        "sentences",
+        "users",
+        "changes",
+    ]
     changed = {change["field"]: (change["before"], change["after"]) for change in content["changes"]}
     assert (changed["dim"], changed["signed_by"][1]) == ((8, 4), None)
     (here / "copy" / "README.md").write_text("all is well")

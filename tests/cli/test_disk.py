@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -72,29 +73,22 @@ def test_the_room_of_a_release_is_taken_before_the_spend(ratings, ledger, publis
     verify(ratings.with_name("release"))
 
 
-LIMITED = """
-import resource, runpy, sys
-limit = int(sys.argv.pop(1))
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.parametrize("limit", [2000, 70_000, 200_000], ids=lambda limit: f"{limit} bytes")
-def test_a_release_that_may_not_grow_to_its_size_is_refused_before_the_spend(here, ratings, ledger, limit):
+def test_a_release_that_may_not_grow_to_its_size_is_refused_before_the_spend(here, ratings, ledger, publish):
     (here / "users.txt").write_text("alice\nbob\n")
-    before = ledger.read_bytes()
-    arguments = ("publish", ratings, *ARGUMENTS, "--strategy", "jlt", "--dim", "5000", "--out", "release")
-    options = ("--threshold", "1", "--users", "users.txt", "--ledger", ledger)
-    command = [sys.executable, "-c", LIMITED, str(limit), *arguments, *options]
-    outcome = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=False)
-    if limit == 200_000:
-        assert (outcome.returncode, outcome.stderr) == (0, "")
-        assert len(verify(here / "release").users) == 2
-    else:
-        assert (outcome.returncode, outcome.stderr) == (2, "error: cannot write release: File too large\n")
-        assert ledger.read_bytes() == before
-        assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "ratings.csv", "users.txt"]
+    before, unlimited = ledger.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    options = ("--strategy", "jlt", "--dim", "5000", "--threshold", "1", "--users", "users.txt", "--ledger", ledger)
+    for limit in (2000, 70_000, 200_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+        try:
+            outcome = publish(ratings, *options)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        if limit < 200_000:
+            assert (outcome.code, outcome.err) == (2, "error: cannot write release: File too large\n")
+            assert ledger.read_bytes() == before
+            assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "ratings.csv", "users.txt"]
+    assert (outcome.code, outcome.err) == (0, "")
+    assert len(verify(here / "release").users) == 2
 
 
 FAILING = pytest.mark.parametrize(

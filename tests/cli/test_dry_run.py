@@ -3,7 +3,6 @@
 import json
 import re
 import stat
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,8 @@ def users(here):
     return file
 
 
-@pytest.fixture
-def dry_run(publish):
-    """Run a dry run with ordinary values."""
-    return lambda *arguments: publish(*arguments, "--dry-run")
-
-
-def test_a_dry_run_says_noise_cost_room_memory_time_and_the_certificate(ratings, users, ledger, dry_run):
-    outcome = dry_run(ratings, "--users", users, "--ledger", ledger)
+def test_a_dry_run_says_noise_cost_room_memory_time_and_the_certificate(ratings, users, ledger, publish):
+    outcome = publish(ratings, "--users", users, "--ledger", ledger, "--dry-run")
     assert outcome.code == 0
     assert [line for line in outcome.err.splitlines() if "look like stars" not in line] == []
     shown = " ".join(outcome.out.split())
@@ -44,21 +37,13 @@ def test_a_dry_run_says_noise_cost_room_memory_time_and_the_certificate(ratings,
 
 @pytest.mark.parametrize("options", STRATEGIES, ids=" ".join)
 def test_a_dry_run_foresees_the_certificate_and_spends_draws_and_writes_nothing(
-    here, ratings, users, pricdr, publish, tree, monkeypatch, options
+    here, ratings, users, pricdr, publish, tree, nothing_drawn, options
 ):
     unit = "user" if "user" in options else "rating"
     pricdr("ledger", "init", "own.jsonl", "--epsilon", 8, "--delta", 1e-6, "--unit", unit)
     asked = (ratings, "--users", users, "--ledger", "own.jsonl", *options)
-
-    def drawn(*_, **__):
-        raise AssertionError("something was drawn")
-
     before = tree()
-    with monkeypatch.context() as watched:
-        for name in ("Secret", "Simulation", "Run"):
-            watched.setattr(sys.modules["pricdr._publish"], name, drawn)
-        for name in ("secrets.token_bytes", "secrets.token_hex", "os.urandom"):
-            watched.setattr(name, drawn)
+    with nothing_drawn():
         outcome = publish(*asked, "--dry-run", "--json", "-")
     assert outcome.code == 0, outcome.err
     assert tree() == before
@@ -73,23 +58,18 @@ def test_a_dry_run_foresees_the_certificate_and_spends_draws_and_writes_nothing(
     assert foreseen["certificate"] == {key: made[key] for key in foreseen["certificate"]}
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "says"),
-    [
+def test_a_dry_run_refuses_what_the_real_run_would(ratings, ledger, publish, tree):
+    before = tree()
+    for options, code, says in (
         (("--epsilon", 9), 1, "budget.jsonl refuses"),
         (("--unit", "user", "--clip", 1), 2, "unit rating"),
         (("--insecure-seed", 1), 2, "cannot be entered in a ledger"),
         (("--epsilon", 1e9), 2, "too large to certify"),
         (("--out", "ratings.csv"), 2, "ratings.csv exists already"),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
-)
-def test_a_dry_run_refuses_what_the_real_run_would(ratings, ledger, dry_run, publish, tree, options, code, says):
-    before = tree()
-    for run in (dry_run, publish):
-        outcome = run(ratings, "--ledger", ledger, *options)
-        assert outcome.code == code
-        assert says in outcome.err
+    ):
+        for dry in ((), ("--dry-run",)):
+            outcome = publish(ratings, "--ledger", ledger, *options, *dry)
+            assert (outcome.code, says in outcome.err) == (code, True), outcome.err
     assert tree() == before
 
 

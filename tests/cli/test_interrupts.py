@@ -1,5 +1,6 @@
 """Interrupted, terminated or killed at any moment: a complete release or none, and nothing beside it."""
 
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from pricdr import Ledger, verify
 from tests.cli.conftest import default_signals
+from tests.settings import config
 
 KILLED_AT_EVERY_STEP = """
 import os, signal, sys
@@ -78,7 +80,7 @@ def stalled(here, ratings, start, until):
     """A publish that has begun its output and waits for its user list."""
     os.mkfifo(here / "users.fifo")
     fixed = ("--epsilon", 4, "--delta", 1e-6, "--out", "sub/release", "--users", "users.fifo")
-    child = start("publish", ratings, *fixed)
+    child = start("publish", ratings, *fixed, *config(log="log.jsonl"))
     until(lambda: (here / "sub").exists() and bool(partials(here / "sub")), child)
     yield child
     (here / "users.fifo").unlink()
@@ -96,7 +98,8 @@ def test_a_signal_has_its_own_exit_code_and_leaves_nothing_behind(here, stalled,
     stalled.send_signal(sent)
     out, err = stalled.communicate(timeout=60)
     assert (stalled.returncode, out, err) == (code, "", said)
-    assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
+    assert json.loads((here / "log.jsonl").read_text().splitlines()[-1])["exit_code"] == code
+    assert sorted(path.name for path in here.iterdir()) == ["log.jsonl", "ratings.csv", "users.fifo"]
 
 
 def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind(here):
@@ -115,16 +118,19 @@ def test_a_read_that_blocks_has_lines_in_the_log_and_an_interrupt_ends_it(here):
     os.mkfifo(here / "fifo.csv")
     soon = "import sys, pricdr.progress as lines, pricdr.cli; lines.SECONDS = 0.05; sys.exit(pricdr.cli.main())"
     words = ("publish", "fifo.csv", "--epsilon", "4", "--delta", "1e-6", "--out", "release")
-    with subprocess.Popen(
-        [sys.executable, "-c", soon, *words], cwd=here, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals
-    ) as child:
-        while "duckdb" not in Path(f"/proc/{child.pid}/maps").read_text():
-            assert child.poll() is None
-        for _ in range(20):  # from the import to the read
-            assert child.stderr.readline().startswith("progress: ")
-        assert child.stderr.readline().startswith("progress: reading fifo.csv; ")
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=10)
+    command, pipe = [sys.executable, "-c", soon, *words], subprocess.PIPE
+    with subprocess.Popen(command, cwd=here, stderr=pipe, text=True, preexec_fn=default_signals) as child:
+        try:
+            lines = iter(child.stderr.readline, "")
+            assert any(line.startswith("progress: reading fifo.csv; ") for line in lines)
+            while "duckdb" not in Path(f"/proc/{child.pid}/maps").read_text():
+                assert child.poll() is None
+            for _ in range(20):  # until it reads
+                assert next(lines).startswith("progress: reading fifo.csv; ")
+            child.send_signal(signal.SIGINT)
+            _, err = child.communicate(timeout=10)
+        finally:
+            child.kill()
     assert (child.returncode, err.splitlines()[-1]) == (130, INTERRUPTED.strip())
 
 

@@ -3,8 +3,6 @@
 import fcntl
 import json
 import os
-import signal
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ import pytest
 from pricdr import Ledger, progress
 from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
-from tests.data.kept import keep
 from tests.settings import config
 
 NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
@@ -25,19 +22,7 @@ def events(text):
     return lines
 
 
-def named(text):
-    return [line["event"] for line in events(text)]
-
-
 # --log-json
-
-
-def test_standard_error_has_one_line_of_json_for_each_event_and_nothing_else(ratings, ledger, publish):
-    outcome = publish(ratings, "--log-json", "--ledger", ledger)
-    assert (outcome.code, outcome.out) == (0, "")
-    assert named(outcome.err) == ["began", "made", "published", "finished"]
-    made = events(outcome.err)[1]
-    assert (made["epsilon"], made["ledger_release"], made["dim"]) == (4.0, 1, 8)
 
 
 def test_the_lines_say_nothing_that_was_read_off_the_ratings(here, publish):
@@ -58,33 +43,6 @@ def test_the_lines_say_nothing_that_was_read_off_the_ratings(here, publish):
     )
     assert few == many
     assert not [word for word in NOT_FOR_A_LOG if word in outcomes[0].err]
-
-
-def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spend_open(ratings, publish, monkeypatch):
-    def fail(*_, **__):
-        cause = "a task failed 4 times, the last time because 'dune' is not a number"
-        raise EngineError("Spark could not compute", cause)
-
-    monkeypatch.setattr("pricdr.publish", fail)
-    outcome = publish(ratings, "--log-json", *config(log="log.jsonl"))
-    failed = events(outcome.err)[-1]
-    assert (outcome.code, failed["error"], failed["exit_code"]) == (2, "EngineError", 2)
-    assert "dune" not in outcome.err + Path("log.jsonl").read_text()
-    assert "a task failed 4 times" in publish(ratings, out="again").err
-
-
-def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publish, monkeypatch):
-    usage = namedtuple("usage", "total used free")
-    keep(monkeypatch, "on disk")
-    monkeypatch.setattr("pricdr.data.workspace.shutil.disk_usage", lambda _: usage(1, 1, 60))
-    outcome = publish(ratings)
-    assert outcome.code == 2
-    assert "sorting" in outcome.err
-    outcome = publish(ratings, "--log-json", *config(log="log.jsonl"))
-    for lines in (outcome.err, Path("log.jsonl").read_text()):
-        failed = events(lines)[-1]
-        assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "DiskSpaceError", 2)
-        assert failed["message"] == "the disk has too little room: choose another one with temp-dir in --config"
 
 
 @pytest.mark.parametrize(
@@ -127,11 +85,17 @@ def test_what_holds_no_ratings_is_told_in_full(ratings, ledger, publish, pricdr)
     assert (usage.code, failed["exit_code"], "four" in failed["message"]) == (2, 2, True)
 
 
-def test_a_log_file_and_the_lines_hold_the_same_events(here, ratings, publish):
-    first, second = (publish(ratings, "--log-json", *config(log=here / "log.jsonl")) for _ in range(2))
-    assert (first.code, second.code) == (0, 2)
+def test_standard_error_and_a_log_file_have_one_line_of_json_for_each_event_and_nothing_else(
+    here, ratings, ledger, publish
+):
+    asked = (ratings, "--log-json", "--ledger", ledger, *config(log=here / "log.jsonl"))
+    first, second = publish(*asked), publish(*asked)
+    assert (first.code, first.out, second.code, second.out) == (0, "", 2, "")
     assert (here / "log.jsonl").read_text() == first.err + second.err
-    assert named(second.err) == ["began", "failed"]
+    told = [[line["event"] for line in events(run.err)] for run in (first, second)]
+    assert told == [["began", "made", "published", "finished"], ["began", "failed"]]
+    made = events(first.err)[1]
+    assert (made["epsilon"], made["ledger_release"], made["dim"]) == (4.0, 1, 8)
 
 
 def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
@@ -142,32 +106,30 @@ def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
     assert all(set(line) == {"time", "process", "event", "what", "share", "seconds"} for line in reports)
 
 
-def test_a_run_that_is_told_to_end_says_so(here, ratings, start, until):
-    os.mkfifo(here / "users.txt")
-    options = ("--epsilon", 1, "--delta", 1e-6, "--out", "o", "--users", "users.txt")
-    child = start("publish", ratings, *options, "--log-json")
-    until(lambda: any(here.glob(".o.partial-*")), child)
-    child.send_signal(signal.SIGTERM)
-    _, err = child.communicate(timeout=30)
-    assert child.returncode == 128 + signal.SIGTERM
-    assert events(err)[-1]["exit_code"] == 128 + signal.SIGTERM
-    assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.txt"]
-
-
 # One run at a time
 
 
-@pytest.mark.parametrize("shared", ["ledger", "output"])
-def test_a_second_run_ends_at_once_with_its_own_code(here, ratings, ledger, start, until, pricdr, shared):
+def test_a_second_run_ends_at_once_with_its_own_code(here, ratings, ledger, start, until, pricdr, monkeypatch):
     os.mkfifo(here / "users.txt")  # a list that never comes: the first run waits for it
     options = ("--epsilon", 1, "--delta", 1e-6)
     first = start("publish", ratings, *options, "--out", "first", "--users", "users.txt", "--ledger", ledger)
-    lock = here / ".budget.jsonl.lock"
-    until(lambda: lock.exists() and lock.read_text(), first)
-    beside = ("--out", "second", "--ledger", ledger) if shared == "ledger" else ("--out", "first")
-    second = pricdr("publish", ratings, *options, *beside)
-    assert (second.code, second.err.count("\n")) == (75, 1)
-    assert f"in use by another run (process {first.pid}): nothing was spent" in second.err
+    lock, staged = here / ".budget.jsonl.lock", here / f".first.partial-{first.pid}"
+    until(lambda: lock.exists() and lock.read_text() and staged.exists(), first)
+    before = staged.stat().st_ino
+
+    def refused(*shared):
+        second = pricdr("publish", ratings, *options, *shared)
+        assert (second.code, second.err.count("\n"), "nothing was spent" in second.err) == (75, 1, True)
+        return second.err
+
+    for shared in (("--out", "second", "--ledger", ledger), ("--out", "first")):
+        assert f"in use by another run (process {first.pid}): nothing was spent" in refused(*shared)
+    # Containers count processes for themselves: this one's number may be that of the run over there, or unknown.
+    for name, here_it_is in (("os.getpid", lambda: first.pid), ("pricdr.files._is_dead", lambda number: True)):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, here_it_is)
+            refused("--out", "first", "--ledger", ledger)
+    assert staged.stat().st_ino == before
     other = pricdr("publish", ratings, *options, "--out", "other")
     assert other.code == 0, other.err
     first.kill()
@@ -210,24 +172,3 @@ def test_what_a_killed_run_was_staging_stops_nobody(here):
             require_only_writer(mine, here / "o[1]")
     finally:
         os.close(descriptor)
-
-
-@pytest.mark.parametrize("number", ["the same", "unknown here"])
-def test_a_run_in_another_container_is_not_swept_away(here, ratings, ledger, start, until, pricdr, monkeypatch, number):
-    """Containers count processes for themselves: this one's number may be that of the run over there, or unknown."""
-    os.mkfifo(here / "users.txt")
-    options = ("--epsilon", 1, "--delta", 1e-6, "--out", "o", "--ledger", ledger)
-    first = start("publish", ratings, *options, "--users", "users.txt")
-    until(lambda: (here / ".budget.jsonl.lock").exists(), first)
-    if number == "the same":
-        monkeypatch.setattr(os, "getpid", lambda: first.pid)
-    else:
-        monkeypatch.setattr("pricdr.files._is_dead", lambda number: True)
-    staged = here / f".o.partial-{first.pid}"
-    before = staged.stat().st_ino
-    second = pricdr("publish", ratings, *options)
-    assert (second.code, second.err.count("\n")) == (75, 1)
-    assert "nothing was spent" in second.err
-    assert staged.stat().st_ino == before
-    first.kill()
-    first.wait()

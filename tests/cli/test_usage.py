@@ -12,8 +12,10 @@ from typing import Annotated
 import pytest
 import typer
 from docs._generate.command_line import commands
+from typer.testing import CliRunner
 
 from pricdr import __version__, verify
+from pricdr.cli import app, main
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import JsonOption, write_json
 from pricdr.errors import POSIX_ONLY
@@ -78,18 +80,15 @@ def test_an_option_has_the_same_default_in_every_command_and_help_shows_it():
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("pricdr led", ["ledger"]),
-        ("pricdr ledger pl", ["plan"]),
-        ("pricdr publish --dry", ["--dry-run"]),
-        ("pricdr publish --unit ", ["rating", "user"]),
+        ("pricdr led", "ledger"),
+        ("pricdr ledger pl", "plan"),
+        ("pricdr publish --dry", "--dry-run"),
+        ("pricdr publish --unit ", "rating\nuser"),
     ],
 )
 def test_a_shell_completes_commands_options_and_values(words, offered):
     asked = {"_PRICDR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    done = subprocess.run(
-        [sys.executable, "-m", "pricdr"], capture_output=True, text=True, check=True, env={**os.environ, **asked}
-    )
-    assert (done.stdout.split(), done.stderr) == (offered, "")
+    assert CliRunner().invoke(app, [], env=asked, prog_name="pricdr").output.rstrip() == offered
 
 
 def test_completion_can_be_installed(tmp_path):
@@ -196,7 +195,9 @@ def test_the_command_to_check_a_release_can_be_pasted(here, ratings, publish):
     assert shell(here, pasted).stdout.startswith(b"ok: Release(3 users")
 
 
-def test_elsewhere_than_on_posix_systems_the_command_is_one_sentence(here):
-    code = "import os, pricdr.cli, sys; os.name = 'nt'; sys.argv = ['pricdr', 'list']; pricdr.cli.main()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {POSIX_ONLY}\n")
+def test_elsewhere_than_on_posix_systems_the_command_is_one_sentence(monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        with pytest.raises(SystemExit, match="2"):
+            main()
+    assert capsys.readouterr() == ("", f"error: {POSIX_ONLY}\n")

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -31,44 +32,36 @@ def parquet(user=("alice", "bob")):
     return content.getvalue()
 
 
-FILE_FAULTS = {
-    "a missing pattern": ("r*.csv", None, "r*.csv: no such file, and as a pattern it matches none"),
-    "a header alone": ("r.csv", lambda: HEADER, "r.csv: the file has a header and no rows"),
-    "damaged": ("r.csv.gz", lambda: gzip.compress(HEADER + ROWS)[:-8] + bytes(8), "the gzip data is truncated or"),
-    "cut-off Parquet": ("r.parquet", lambda: parquet()[:-20], "r.parquet: cannot be read as Parquet: truncated"),
-    "ids of another type": ("r.parquet", lambda: parquet([1.5, 2.5]), "the user column 'user' holds DOUBLE"),
-    "no column": ("r.csv", lambda: b"user,thing\nalice,dune\n", "no item column in the header; name them with"),
-    "no header": ("r.csv", lambda: ROWS, "line 1 looks like data, not like a header; for a file without"),
-    "ids in the header": ("r.csv", lambda: b"user,item,alice,alice\n", "the header names a column more than once"),
-}
+FILE_FAULTS = (
+    ("r*.csv", None, "r*.csv: no such file, and as a pattern it matches none"),
+    ("r.csv", HEADER, "r.csv: the file has a header and no rows"),
+    ("r.csv.gz", gzip.compress(HEADER + ROWS)[:-8] + bytes(8), "the gzip data is truncated or"),
+    ("r.parquet", parquet()[:-20], "r.parquet: cannot be read as Parquet: truncated"),
+    ("r.parquet", parquet([1.5, 2.5]), "the user column 'user' holds DOUBLE"),
+    ("r.csv", b"user,thing\nalice,dune\n", "no item column in the header; name them with"),
+    ("r.csv", ROWS, "line 1 looks like data, not like a header; for a file without"),
+    ("r.csv", b"user,item,alice,alice\n", "the header names a column more than once"),
+    ("r.csv", HEADER + ROWS, "nobody.txt: no such file", "--users", "nobody.txt"),
+    ("r.csv", HEADER + ROWS, "empty.txt: the file is empty", "--users", "empty.txt"),
+    ("r.csv", HEADER + ROWS, ".: this is a folder, a file is needed", "--users", "."),
+    ("r.csv", HEADER + ROWS, "cannot read key no.key: No such file or directory", "--sign", "no.key"),
+)
 
 
 @pytest.mark.parametrize("where", KEPT)
-@pytest.mark.parametrize("case", FILE_FAULTS)
-def test_what_is_wrong_with_a_file_as_a_whole_is_in_the_log(here, publish, monkeypatch, case, where):
+def test_what_is_wrong_with_a_file_as_a_whole_is_in_the_log(here, publish, monkeypatch, where):
     keep(monkeypatch, where)
-    name, content, says = FILE_FAULTS[case]
-    if content is not None:
-        Path(name).write_bytes(content())
-    outcome = publish(name, "--log-json", *config(log="log.jsonl"))
-    assert outcome.code == 2
-    for lines in (outcome.err, Path("log.jsonl").read_text()):
-        failed = last_event(lines)
-        assert (failed["error"], failed["exit_code"]) == ("InputFileError", 2)
-        assert says in failed["message"]
-        assert not [word for word in (*IDS, "0x", "thing") if word in lines]
-
-
-def test_what_is_wrong_with_a_list_or_a_key_as_a_whole_is_in_the_log(here, ratings, publish):
     (here / "empty.txt").touch()
-    for options, says in (
-        (("--users", "nobody.txt"), "nobody.txt: no such file"),
-        (("--users", "empty.txt"), "empty.txt: the file is empty"),
-        (("--users", here), f"{here}: this is a folder, a file is needed"),
-        (("--sign", "no.key"), "cannot read key no.key: No such file or directory"),
-    ):
-        outcome = publish(ratings, "--log-json", *options)
-        assert last_event(outcome.err)["message"] == says
+    for name, content, says, *options in FILE_FAULTS:
+        if content is not None:
+            Path(name).write_bytes(content)
+        outcome = publish(name, "--log-json", *config(log="log.jsonl"), *options)
+        assert outcome.code == 2
+        for lines in (outcome.err, Path("log.jsonl").read_text()):
+            failed = last_event(lines)
+            assert (failed["error"], failed["exit_code"]) == ("InputFileError", 2)
+            assert says in failed["message"]
+            assert not [word for word in (*IDS, "0x", "thing") if word in lines]
 
 
 @pytest.mark.parametrize("where", KEPT)
@@ -89,40 +82,41 @@ def test_a_folder_is_named_in_the_log_and_the_files_in_it_are_not(here, publish,
     assert not [word for word in IDS if word in outcome.err]
 
 
-ROW_FAULTS = {
-    "an empty id": ("r.csv", HEADER + b"alice,,5\n", {}),
-    "a byte that is not text": ("r.csv", HEADER + b"alice,\xff,5\n", {}),
-    "too many bad rows": ("r.csv", HEADER + ROWS + b"alice,,5\n", {"skip_bad_rows": True}),
-    "no object": ("r.jsonl", b'{"user": "alice", "item": "dune", "rating": 5}\n"emma"\n', {}),
-}
+ROW_FAULTS = (
+    ("r.csv", HEADER + b"alice,,5\n", {}),  # an empty id
+    ("r.csv", HEADER + b"alice,\xff,5\n", {}),
+    ("r.csv", HEADER + ROWS + b"alice,,5\n", {"skip_bad_rows": True}),  # too many of them
+    ("r.jsonl", b'{"user": "alice", "item": "dune", "rating": 5}\n"emma"\n', {}),
+    ("r.csv", HEADER + ROWS, {}, "--users", "twice.txt"),
+)
 
 
 @pytest.mark.parametrize("where", KEPT)
-@pytest.mark.parametrize("case", ROW_FAULTS)
-def test_what_is_wrong_with_a_row_is_withheld(here, publish, monkeypatch, case, where):
+def test_what_is_wrong_with_a_row_is_withheld(here, publish, monkeypatch, where):
     keep(monkeypatch, where)
-    name, content, settings = ROW_FAULTS[case]
-    Path(name).write_bytes(content)
-    outcome = publish(name, "--log-json", *config(log="log.jsonl", **settings))
-    for lines in (outcome.err, Path("log.jsonl").read_text()):
-        failed = last_event(lines)
-        assert (outcome.code, failed["error"], failed["message"][:8]) == (2, "InputError", "withheld")
+    (here / "twice.txt").write_text("alice\nalice\n")
+    for name, content, settings, *options in ROW_FAULTS:
+        Path(name).write_bytes(content)
+        outcome = publish(name, "--log-json", *config(log="log.jsonl", **settings), *options)
+        for lines in (outcome.err, Path("log.jsonl").read_text()):
+            failed = last_event(lines)
+            assert (outcome.code, failed["error"], failed["message"][:8]) == (2, "InputError", "withheld")
+            assert "alice" not in lines
 
 
-def test_an_id_that_a_list_repeats_is_withheld(here, ratings, publish):
-    (here / "users.txt").write_text("alice\nalice\n")
-    outcome = publish(ratings, "--log-json", "--users", "users.txt")
-    assert last_event(outcome.err)["message"].startswith("withheld")
-    assert "alice" not in outcome.err
-
-
-def test_too_little_memory_is_in_the_log_without_sizes(here, ratings, publish, monkeypatch):
+def test_too_little_memory_or_room_is_in_the_log_without_sizes(here, ratings, publish, monkeypatch):
     keep(monkeypatch, "on disk")
-    monkeypatch.setenv("PRICDR_MEMORY", "3MB")
-    failed = last_event(publish(ratings, "--log-json").err)
+    with monkeypatch.context() as patch:
+        patch.setenv("PRICDR_MEMORY", "3MB")
+        failed = last_event(publish(ratings, "--log-json").err)
     assert (failed["error"], failed["exit_code"]) == ("MemoryLimitError", 2)
     assert failed["message"].startswith("more memory is needed than the limit allows")
     assert "MB" not in failed["message"]
+    monkeypatch.setattr("pricdr.data.workspace.shutil.disk_usage", lambda _: SimpleNamespace(free=60))
+    assert "sorting" in publish(ratings).err
+    failed = last_event(publish(ratings, "--log-json").err)
+    assert (failed["error"], failed["exit_code"]) == ("DiskSpaceError", 2)
+    assert failed["message"] == "the disk has too little room: choose another one with temp-dir in --config"
 
 
 def test_a_message_is_withheld_unless_it_is_about_a_file_or_the_system():

@@ -5,14 +5,12 @@ import io
 import json
 import os
 import tracemalloc
-from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from pricdr.alignment.curve import P, split_points
 from pricdr.alignment.messages import FIRST_LINE, MAX_IDS, Message, load_message, read_message, read_record
-from pricdr.errors import InputError, PriCDRError
+from pricdr.errors import InputError
 from tests.alignment.conftest import answer, as_bytes, normalised, read, start
 from tests.alignment.records import record_of
 
@@ -33,7 +31,7 @@ def changed(message: Message, points: list[bytes] | None = None, **fields: objec
 
 
 @pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
-def test_a_message_is_read_back_with_the_hash_of_its_file(message, tmp_path):
+def test_a_message_is_read_back_and_no_changed_byte_of_it(message, tmp_path):
     content = as_bytes(message)
     (tmp_path / "m").write_bytes(content)
     again = load_message(tmp_path / "m")
@@ -42,11 +40,6 @@ def test_a_message_is_read_back_with_the_hash_of_its_file(message, tmp_path):
     (tmp_path / "longer").write_bytes(content + b"x")
     with pytest.raises(InputError, match="its header announces"):
         load_message(tmp_path / "longer")
-
-
-@pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
-def test_every_cut_and_every_changed_byte_is_refused(message):
-    content = as_bytes(message)
     for at in range(len(content)):
         for size in (at, len(content)):  # or cut off while it is read
             with pytest.raises(InputError, match=r"^message: "):
@@ -74,11 +67,7 @@ def test_points_that_no_honest_side_sends():
     ("fields", "rule"),
     [
         ({"starter_ids": MAX_IDS}, "its header announces"),
-        ({"starter_ids": MAX_IDS + 1}, "starter_ids"),
-        ({"starter_ids": 0}, "starter_ids"),
-        ({"starter_ids": 3.0}, "starter_ids"),
-        ({"starter_ids": "3"}, "starter_ids"),
-        ({"starter_ids": True}, "starter_ids"),
+        *(({"starter_ids": number}, "starter_ids") for number in (MAX_IDS + 1, 0, 3.0, "3", True)),
         ({"starter_ids": float("nan")}, "starter_ids|content"),
         ({"session": "../../etc/passwd"}, "session"),
         ({"kind": "finish"}, "kind"),
@@ -101,11 +90,7 @@ def test_headers_that_lie(fields, rule):
     assert str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    "header",
-    [b"", b"null", b"[" * 4000, b"\xff\xfe", b"NaN", b" " * 4096],
-    ids=lambda header: repr(header[:8]),
-)
+@pytest.mark.parametrize("header", [b"", b"null", b"[" * 4000, b"\xff\xfe", b"NaN", b" " * 4096], ids=len)
 def test_headers_that_are_not_headers(header):
     with pytest.raises(InputError, match="message: the header"):
         read(sealed(header, FIRST.points.tobytes()))
@@ -152,17 +137,6 @@ def test_missing_files_and_folders(tmp_path):
         with pytest.raises(InputError, match=rule):
             load_message(path)
     os.close(writer)
-
-
-@given(st.binary(max_size=300), st.integers(0, 300), st.booleans())
-@settings(max_examples=300)
-def test_spliced_bytes_are_refused_or_read_back_unchanged(extra, at, seal):
-    content = as_bytes(SECOND)
-    spliced = content[:at] + extra + content[at + len(extra) :]
-    if seal:
-        spliced = spliced[:-32] + hashlib.sha256(spliced[:-32]).digest()
-    with suppress(PriCDRError):
-        assert as_bytes(read(spliced)) == spliced
 
 
 RECORD = record_of(("a", "b"), starter_ids=3, answerer_ids=2)

@@ -4,9 +4,7 @@ import importlib.util
 import os
 import pwd
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,28 +43,18 @@ def running(folder: Path) -> Iterator[str]:
     secret.write_text(PASSWORD)
     secret.chmod(0o644)
 
-    data = folder / "data"
-    command = [*as_user, str(programs / "initdb"), "-D", str(data), "-U", USER, "-A", "scram-sha-256"]
-    command += [f"--pwfile={secret}", "--no-sync", "-E", "UTF8"]
-    subprocess.run(command, check=True, capture_output=True, cwd=folder, timeout=60)
-    options = {"listen_addresses": "", "unix_socket_directories": str(folder), "fsync": "off"}
-    command = [*as_user, str(programs / "postgres"), "-D", str(data)]
-    command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log, cwd=folder) as server:
-        try:
-            _wait_until_ready(data / "postmaster.pid", server)
-            yield f"postgresql://{USER}:{ADDRESS_PASSWORD}@/postgres?host={folder}"
-        finally:
-            server.send_signal(signal.SIGQUIT)  # at once: what it holds is thrown away
-            server.wait(30)
+    data, options = str(folder / "data"), f"-c listen_addresses= -c unix_socket_directories='{folder}' -c fsync=off"
 
+    def run(program: str, *arguments: str) -> None:
+        command = [*as_user, str(programs / program), "-D", data, *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder, timeout=120)
 
-def _wait_until_ready(status: Path, server: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + 60
-    while not (status.exists() and "ready" in status.read_text().split()):
-        assert server.poll() is None, "PostgreSQL ended before it was ready"
-        assert time.monotonic() < until, "PostgreSQL took more than a minute to start"
-        time.sleep(0.05)
+    run("initdb", "-U", USER, "-A", "scram-sha-256", f"--pwfile={secret}", "--no-sync", "-E", "UTF8")
+    run("pg_ctl", "start", "-w", "-l", str(folder / "log"), "-o", options)
+    try:
+        yield f"postgresql://{USER}:{ADDRESS_PASSWORD}@/postgres?host={folder}"
+    finally:
+        run("pg_ctl", "stop", "-m", "immediate")  # what it holds is thrown away
 
 
 def _programs() -> Path | None:

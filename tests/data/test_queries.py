@@ -204,20 +204,17 @@ def test_the_command_line_keeps_the_address_to_itself(postgresql, tmp_path, monk
     secret_free(*capfd.readouterr(), *written)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+def test_what_does_not_go_together_on_the_command_line(capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for arguments, says in (
         (("r.csv", *config(from_="env:NOWHERE", query="x")), "give RATINGS or from in --config, not both"),
         (config(from_="postgresql://h/d"), "from and query go together"),
         (config(query="SELECT"), "from and query go together"),
         (config(from_="env:NOWHERE", query="SELECT"), "the environment variable 'NOWHERE' is not set"),
         ((), "Missing argument 'RATINGS'"),
-    ],
-)
-def test_what_does_not_go_together_on_the_command_line(arguments, says, capfd, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.run(["publish", *arguments, "--epsilon", "1", "--delta", "1e-6", "--out", "release"]) == 2
-    assert says in capfd.readouterr().err
+    ):
+        assert cli.run(["publish", *arguments, "--epsilon", "1", "--delta", "1e-6", "--out", "release"]) == 2
+        assert says in capfd.readouterr().err
 
 
 def test_a_machine_without_the_driver_is_told_what_to_install(refused, monkeypatch):

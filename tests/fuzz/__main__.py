@@ -7,7 +7,6 @@ Every case follows from the seed, the kind and its number: ``--kind ledgers --on
 import argparse
 import os
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -25,11 +24,12 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="this case alone")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes (default: one a core)")
-    parser.add_argument("--keep", type=Path, help="folder for failing inputs (default: a new temporary one)")
+    parser.add_argument("--show", type=Path, help="folder in which the files of the case are left (with --only)")
     given = parser.parse_args()
-    keep = given.keep or Path(tempfile.mkdtemp(prefix="fuzz-failures-"))
-    which = {"count": given.count} if given.only is None else {"count": 1, "first": given.only}
-    options = Options(keep=keep, seed=given.seed, jobs=given.jobs, **which)
+    if given.only is None:
+        options = Options(count=given.count, seed=given.seed, jobs=given.jobs)
+    else:
+        options = Options(count=1, first=given.only, seed=given.seed, show=given.show)
     failed = False
     for kind in given.kind or KINDS:
         outcomes = run(kind, options)
@@ -44,8 +44,6 @@ def main() -> int:
         if given.only is not None:
             print(*(outcome.detail for outcome in failures.values()))
         failed |= bool(failures)
-    if failed:
-        print(f"\nfailing inputs are in {keep}")
     return int(failed)
 
 

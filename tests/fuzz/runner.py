@@ -29,8 +29,6 @@ KINDS = {
 }
 """Every kind of input, and the module whose table ``KINDS`` has it."""
 _START_SECONDS = 180
-_KEPT = 40
-"""Failing inputs of one run."""
 _MAX_MEMORY = 16 << 30
 """Bytes that a worker can ask the system for: what runs away is stopped before the machine is."""
 
@@ -39,8 +37,6 @@ _MAX_MEMORY = 16 << 30
 class Options:
     """What to run, and how much of it."""
 
-    keep: Path
-    """Where failing inputs are kept."""
     count: int = 10_000
     first: int = 0
     seed: int = 1
@@ -50,11 +46,12 @@ class Options:
     """Resident memory above what the honest seeds need."""
     plant: Callable[[Kind], Kind] | None = None
     """Plants a bug, to see that it is found."""
+    show: Path | None = None
+    """Where the files of a case are laid out, to be looked at afterwards."""
 
 
 def run(kind: str, options: Options) -> dict[int, Outcome]:
     """Judge the cases of one kind; the number -1 stands for its honest seeds, where these fail."""
-    options.keep.mkdir(parents=True, exist_ok=True)
     shared = "/dev/shm"  # memory, where the system has such a folder
     numbers = range(options.first, options.first + options.count)
     with (
@@ -77,23 +74,13 @@ def _run_some(kind: str, numbers: range, options: Options, scratch: Path) -> dic
                 worker = _Worker(kind, options, scratch)
                 if worker.seeds.result != "accepted":
                     return {**outcomes, -1: worker.seeds}
-            outcomes[number] = outcome = worker.judge(number)
-            if outcome.result == "failed" and len(list(options.keep.iterdir())) < _KEPT:
-                _keep(options.keep / f"{kind}-{number}", scratch, outcome)
+            outcomes[number] = worker.judge(number)
             if worker.lost:
                 worker = None
     finally:
         if worker is not None:
             worker.end()
     return outcomes
-
-
-def _keep(folder: Path, scratch: Path, outcome: Outcome) -> None:
-    with suppress(OSError, shutil.Error):  # kept already by another run, or there is a pipe, which is not copied
-        folder.mkdir(parents=True)
-        reason = f"{outcome.reason}\n{outcome.detail}\n"
-        (folder / "reason.txt").write_text(reason, encoding="utf-8", errors="backslashreplace")
-        shutil.copytree(scratch / "input", folder / "input", symlinks=True)
 
 
 class _Worker:
@@ -200,8 +187,8 @@ class Bench:
         return self._judge(seed, files)
 
     def _judge(self, seed: Seed, files: Files) -> Outcome:
-        for name in ("input", "case"):  # to keep, and to judge, which may change it
-            shutil.rmtree(self.scratch / name, ignore_errors=True)
-            (self.scratch / name).mkdir()
-            write_files(self.scratch / name, files)
-        return run_judge(self.kind, self.scratch / "case", seed, files)
+        case = self.options.show or self.scratch / "case"
+        shutil.rmtree(case, ignore_errors=True)
+        case.mkdir(parents=True)
+        write_files(case, files)
+        return run_judge(self.kind, case, seed, files)

@@ -26,6 +26,10 @@ from pricdr.release.certify import calibrated_by, issue
 from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
 
 PROMISE = Guarantee(epsilon=2, delta=1e-6)
+LEARNT = Spectral(dim=4, learn_from=LearnFrom.ALL)
+STRATEGIES = (
+    *(JLT(dim=20), SJLT(dim=20), Features(dim=4), Spectral(dim=8), LEARNT, Guided(dim=8), Guided(dim=8, refine=False)),
+)
 
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 50), (3, 50), (25, 50), (50, 50)])
@@ -62,19 +66,7 @@ def test_the_one_run_bound_is_where_the_p_value_crosses():
     ("unit", "bounds"),
     [(Unit.RATING, Bounds()), (Unit.RATING, Bounds(rating_bound=5)), (Unit.USER, Bounds(clip=3.5))],
 )
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        JLT(dim=20),
-        SJLT(dim=20),
-        Features(dim=4),
-        Spectral(dim=8),
-        Spectral(dim=4, learn_from=LearnFrom.ALL),
-        Guided(dim=8),
-        Guided(dim=8, refine=False),
-    ],
-    ids=lambda strategy: f"{strategy.name}-{strategy.dim}",
-)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: f"{strategy.name}-{strategy.dim}")
 def test_the_pair_is_as_far_apart_as_the_unit_allows(unit, bounds, strategy):
     subject = Subject.of(Guarantee(epsilon=2, delta=1e-6, unit=unit), strategy, bounds)
     assert 0.98 * subject.claimed_mu < WorstPair.of(subject).distance <= subject.claimed_mu
@@ -118,20 +110,17 @@ def test_the_number_of_guesses_suits_the_claim():
     assert audit_one_run(_subject_with(2.0), canaries=10_000).lower_bound > 3
     assert 10 <= guesses_for(0.5, 10_000, 1e-6, 0.95) <= 10_000
 
-
-@pytest.mark.parametrize("canaries", [1, 5])
-def test_a_handful_of_canaries_shows_little_and_is_no_error(canaries):
-    assert 1 <= guesses_for(2.0, canaries, 1e-6, 0.95) <= canaries
-    assert 0 <= audit_one_run(_subject_with(2.0), canaries=canaries).lower_bound < 2
+    for canaries in (1, 5):  # a handful shows little and is no error
+        assert 1 <= guesses_for(2.0, canaries, 1e-6, 0.95) <= canaries
+        assert 0 <= audit_one_run(_subject_with(2.0), canaries=canaries).lower_bound < 2
 
 
 @pytest.mark.parametrize("bounds", [Bounds(), Bounds(rating_bound=5, rating_step=0.5)])
 def test_every_step_has_a_pair_nearly_as_far_apart_as_it_pays_for(bounds):
     """Step by step: the furthest group of steps alone would hide a weak pair in the other."""
-    strategy = Spectral(dim=4, learn_from=LearnFrom.ALL)
     declared = Declared(bounds=bounds, unit=Unit.RATING, users=1000, items=500)
-    for one in calibrate(strategy.steps(declared), PROMISE, bounds):
-        assert 0.99 * one.mu < worst_case(one, strategy, declared).distance <= one.mu
+    for one in calibrate(LEARNT.steps(declared), PROMISE, bounds):
+        assert 0.99 * one.mu < worst_case(one, LEARNT, declared).distance <= one.mu
 
 
 @pytest.fixture
@@ -168,22 +157,19 @@ def test_the_command_exits_with_one_when_the_claim_is_refuted(monkeypatch, capsy
     assert "the claim is wrong" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ("", ""),
-        ("--strategy jlt", ""),
-        ("--strategy jlt --epsilon -1 --delta 1e-6", ""),
-        ("--strategy jlt --epsilon 1 --delta 1e-6 --unit user", "clip"),
-        ("nowhere", "no such folder"),
-        ("plain", "no claim to audit"),
-    ],
-)
-def test_bad_requests_end_in_one_line(tmp_path, monkeypatch, arguments, says, capsys):
+def test_bad_requests_end_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     publish(Ratings.from_triples(["a", "b"], ["x", "y"]), PROMISE, insecure_no_noise=True).save("plain")
-    assert run(["audit", *arguments.split()]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith("error: ")
-    assert captured.err.count("\n") == 1
-    assert says in captured.err
+    for arguments, says in {
+        "": "",
+        "--strategy jlt": "",
+        "--strategy jlt --epsilon -1 --delta 1e-6": "",
+        "--strategy jlt --epsilon 1 --delta 1e-6 --unit user": "clip",
+        "nowhere": "no such folder",
+        "plain": "no claim to audit",
+    }.items():
+        assert run(["audit", *arguments.split()]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
+        assert says in error

@@ -52,18 +52,16 @@ HARMLESS = {
     "rank one": np.outer(np.arange(30.0), [1, -2, 3, 0]),
     "alternating": np.outer(np.where(np.arange(30) % 2, 1.0, -1.0), np.ones(4)),
     "huge": RNG.standard_normal((30, 4)) * 1e98,
-    "as large as a release can be": RNG.standard_normal((30, 4)) * 1e30,
     "tiny": RNG.standard_normal((30, 4)) * 1e-30,
     "mixed sizes": RNG.standard_normal((30, 4)) * 10.0 ** np.arange(-60, 60, 30),
     "one outlier": np.vstack([np.full((1, 4), 1e9), RNG.standard_normal((29, 4))]),
-    "one outlier among zeros": _one_hot(30, 4) * 1e24,
     "identity": np.eye(30)[:, :6],
     "one column": RNG.standard_normal((30, 1)),
     "more columns than users": RNG.standard_normal((30, 200)),
 }
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     hnp.arrays(
         np.float64,
@@ -81,10 +79,7 @@ def test_rows_are_short_whatever_arrives(rows, dim, sigma, percentile):
     assert _longest(guide(rows, dim, sigma=sigma, percentile=percentile)) <= 1
 
 
-@settings(max_examples=150)
-@given(
-    hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 40)), elements=st.floats(-1e100, 1e100)),
-)
+@given(hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 40)), elements=st.floats(-1e100, 1e100)))
 def test_whole_guides_are_short(rows):
     guide_rows = whole_guide(rows)
     assert _longest(guide_rows) <= 1
@@ -92,15 +87,12 @@ def test_whole_guides_are_short(rows):
     assert np.abs(guide_rows / GUIDE_STEPS - rows / np.maximum(norms, 1)).max(initial=0) < 1.001 / GUIDE_STEPS
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1.5e100, -1.5e100])
-def test_numbers_that_are_none_or_too_large_are_refused(bad):
-    rows = np.random.default_rng(0).standard_normal((30, 4))
-    rows[3, 2] = bad
-    with pytest.raises(InputError, match=r"^[^\n]*finite numbers below 1e100[^\n]*$"):
-        guide(rows, 4, sigma=1.0)
-
-
-def test_what_cannot_be_a_row_per_user_is_refused():
+def test_numbers_that_are_none_or_too_large_and_what_cannot_be_a_row_per_user_are_refused():
+    for bad in (np.nan, np.inf, -np.inf, 1.5e100, -1.5e100):
+        rows = np.random.default_rng(0).standard_normal((30, 4))
+        rows[3, 2] = bad
+        with pytest.raises(InputError, match=r"^[^\n]*finite numbers below 1e100[^\n]*$"):
+            guide(rows, 4, sigma=1.0)
     with pytest.raises(InputError, match="one row per user"):
         matched(np.zeros((3, 2)), ("a", "b"), ("a", "b"))
     with pytest.raises(InputError, match="no row for any listed user"):
@@ -149,18 +141,17 @@ def test_rows_are_short_and_neighbours_no_farther_apart_along_a_hostile_guide(na
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
-def test_the_last_gate_lets_no_row_through_that_is_not_finite(bad):
+def test_the_last_gate_lets_no_row_through_that_is_not_finite():
     """``guide`` refuses such rows, but the item model and centring come here directly."""
-    with pytest.raises(ParameterError, match="finite"):
-        whole_guide(np.array([[bad, 1.0], [0.0, 0.5]]))
+    for bad in (np.nan, np.inf, 1e200):
+        with pytest.raises(ParameterError, match="finite"):
+            whole_guide(np.array([[bad, 1.0], [0.0, 0.5]]))
 
 
-@pytest.mark.parametrize("last", [True, False])
-def test_item_rows_are_finite_for_every_floor_that_is_accepted(last):
+def test_item_rows_are_finite_for_every_floor_that_is_accepted():
     model = Spectral(learn_from="all", floor=MIN_FLOOR)
     sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
-    for variance in (1.0, 1e-12, 1e12):
+    for variance, last in product((1.0, 1e-12, 1e12), (True, False)):
         rows = model._rows_from(sums * variance**0.5, variance, last=last)
         assert np.isfinite(rows).all()
         assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12  # noisy_sums shortens by as much again
@@ -230,29 +221,21 @@ def test_other_hostile_guides_are_harmless(name, refine):
     assert np.abs(release.matrix).max() < 30 + 8 * max(step.sigma for step in release.certificate.steps)
 
 
-def test_a_guide_that_is_not_private_can_be_allowed_and_is_disclosed():
+def test_what_a_guide_lacks_can_be_allowed_and_is_disclosed():
     plain = publish(RATINGS, PROMISE, strategy=JLT(dim=6), users=LISTED, insecure_seed=1)
     release = publish(RATINGS, PROMISE, strategy=Guided(guide=plain, dim=4), users=LISTED, allow_not_private_guide=True)
     assert release.certificate.private
     assert release.certificate.guide.private is False
-
-
-def test_missing_users_can_be_filled_in_and_are_counted():
     strategy = Guided(guide=_with_rows(OTHER.matrix[:15], LISTED[:15]), dim=4, allow_missing=True)
     assert publish(RATINGS, PROMISE, strategy=strategy, users=LISTED).certificate.guide.missing_users == 5
 
 
-@pytest.mark.parametrize("strategy", [Spectral, Guided])
-def test_a_dimension_that_cannot_be_learnt_is_refused_before_the_spend(strategy):
-    with pytest.raises(PriCDRError, match="at most 256 numbers per user"):
-        strategy(dim=257)
-    with pytest.raises(PriCDRError, match="at most 256 numbers per user"):
-        strategy().with_dim(4097)
-
-
 @pytest.mark.parametrize("strategy", [Spectral(dim=256), Guided(guide=OTHER, dim=256)], ids=["spectral", "guided"])
-def test_the_widest_release_is_published(strategy, tmp_path):
+def test_the_widest_release_is_published_and_a_wider_one_refused_before_the_spend(strategy, tmp_path):
     """Nothing fails once it is paid for, not even where a guide has fewer columns than the release."""
+    for dim in (257, 4097):
+        with pytest.raises(PriCDRError, match="at most 256 numbers per user"):
+            strategy.with_dim(dim)
     ledger = pricdr.Ledger.create(tmp_path / "ledger", PROMISE)
     release = publish(RATINGS, PROMISE, strategy=strategy, users=LISTED, ledger=ledger)
     assert release.matrix.shape == (20, 256)

@@ -67,7 +67,7 @@ def _cost(calibrated) -> float:
     return max(math.hypot(*(_reach(one) for one in calibrated if one.step.payer is payer)) for payer in payers)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0, 16.0])
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_total_is_the_independent_accountants(way, unit, epsilon):
@@ -142,11 +142,10 @@ def test_rounding_is_counted_where_it_can_happen(way):
         assert one.grid.refinement == MAX_REFINEMENT
 
 
-@pytest.mark.parametrize("clip", [2e8, 1e12, 2e14])
-def test_clips_whose_products_would_overflow_are_refused(clip):
-    for bounds in (Bounds(clip=clip), Bounds(rating_bound=100, rating_step=0.01, clip=clip)):
-        if bounds.most_units * bounds.levels * 256 < 2**63:
-            continue
+def test_clips_whose_products_would_overflow_are_refused():
+    coarse, fine = (Bounds(clip=2e14), Bounds(rating_bound=100, rating_step=0.01, clip=2e8))
+    for bounds in (coarse, fine, replace(fine, clip=1e12)):
+        assert bounds.most_units * bounds.levels * 256 >= 2**63
         declared = Declared(bounds=bounds, unit=Unit.USER, users=1, items=None)
         for strategy in (Spectral(dim=1), Guided(dim=1, refine=False, centring=0.0)):
             with pytest.raises(ParameterError):
@@ -159,7 +158,7 @@ FINE = UNITS | {
 }
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     st.sampled_from(LEARNT),
     st.sampled_from(sorted(FINE)),
@@ -221,17 +220,12 @@ def _draft(strategy, guarantee, declared) -> Certificate:
     )
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.4), (0.7, 0.7)])
-def test_shares_that_do_not_add_up_are_refused(shares):
-    steps = [
-        replace(one.step, share=share)
-        for one, share in zip(_calibrated("guided, one round", "rating"), shares, strict=True)
-    ]
-    with pytest.raises(ParameterError, match="add up to"):
-        calibrate(steps, Guarantee(epsilon=4, delta=1e-6), Bounds())
-
-
-def test_a_budget_that_rounding_would_eat_is_refused():
+def test_shares_that_do_not_add_up_and_a_budget_that_rounding_would_eat_are_refused():
+    calibrated = _calibrated("guided, one round", "rating")
+    for share in (0.4, 0.7):
+        steps = [replace(one.step, share=share) for one in calibrated]
+        with pytest.raises(ParameterError, match="add up to"):
+            calibrate(steps, Guarantee(epsilon=4, delta=1e-6), Bounds())
     with pytest.raises(ParameterError, match="rounding alone"):
         _calibrated("guided", "rating", epsilon=0.001, users=1_000_000)
 
@@ -263,21 +257,17 @@ def test_the_sensitivity_is_the_bound_or_twice_the_clip_and_clip_and_unit_must_f
         Bounds(clip=1).sensitivity(Unit.RATING)
 
 
-@pytest.mark.parametrize(
-    ("bounds", "message"),
-    [
+def test_impossible_declarations_are_refused():
+    for bounds, message in (
         ({"rating_bound": 0.0}, "rating_bound"),
         ({"rating_bound": 5, "rating_step": 0}, "rating_step"),
         ({"rating_bound": 5, "rating_step": 2}, "multiple"),
         ({"rating_bound": 1e6}, "10,000 steps"),
         ({"rating_step": 0.5}, "needs a rating_bound"),
-        ({"clip": 0}, "clip"),
-        ({"clip": float("nan")}, "clip"),
-    ],
-)
-def test_impossible_declarations_are_refused(bounds, message):
-    with pytest.raises(ParameterError, match=message):
-        Bounds(**bounds)
+        *(({"clip": clip}, "clip") for clip in (0, float("nan"))),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            Bounds(**bounds)
 
 
 def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def test_of_a_repeated_pair_the_latest_counts_where_there_are_times(tmp_path):
         ("2014", "A0000000000009,B000000009,high,1400000000", "the rating 'high' is not a finite number"),
         ("2018", "B000000009,A0000000000009,4.0", "is too short: 3 fields"),
         ("2018", "B000000009,,4.0,1400000000", "the user id is empty"),
-        ("2014-5", '{"reviewerID": "A0000000000009", "asin": "B000000009", "unixReviewTime": 5}', "no column 'overall'"),
+        ("2014-5", '{"reviewerID": "A9", "asin": "B000000009", "unixReviewTime": 5}', "no column 'overall'"),
         ("2014-5", "{'reviewerID': 'A9', 'asin': 'B9', 'overall': 4.0, 'unixReviewTime': 5}", "is not a JSON object"),
         ("GA-DTCDR", "\n7\t8\t", "the rating is empty"),
         ("header", "7,8,nan", "is not a finite number"),

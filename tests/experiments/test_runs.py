@@ -12,7 +12,6 @@ from pricdr import __version__, publish
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.read import read_ratings
 from pricdr.data.splits import hold_out
-from pricdr.data.synthetic import synthetic_pair
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
@@ -41,6 +40,7 @@ from pricdr.experiments.tasks import RunContext, Task, load_task, spread
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.accounting import Guarantee, sigma_for
 from pricdr.privacy.strategies import BY_NAME
+from tests.report import made_up
 
 DATA = DataSpec(folder="toy", source="source.parquet", target="target.parquet", core=1, cold=0.25)
 SMALL = {"hidden": 8, "width": 4, "epochs": 2, "batch": 64}
@@ -50,17 +50,9 @@ ARMS = (
     Arm(name="released", method="hetero", release=ReleaseSpec(dim=8), settings=SMALL),
     Arm(name="plaintext", method="hetero", plaintext=True, settings=SMALL),
 )
-MEASURED_BY = Provenance(
-    version="1.2.3",
-    commit="0123456789ab",
-    python="3.11",
-    torch="2.13",
-    numpy="2.4",
-    scipy="1.17",
-    machine="x86_64, 2 cores",
-    finished="2026-11-16T12:00:00Z",
-)
+MEASURED_BY = Provenance(**made_up.PROVENANCE)
 SPEC = Spec(name="toy", title="Toy", data=DATA, arms=ARMS, seeds=(1, 2), baseline="popularity")
+ONE = replace(SPEC, arms=ARMS[:1], seeds=(1,))
 
 
 @pytest.fixture(scope="module")
@@ -75,28 +67,32 @@ def root(tmp_path_factory):
     return folder.parent
 
 
-def results_of(spec, file):
-    """The results that a file holds of a spec, in the order of its arms."""
-    return Experiment.of(Outline.of(spec), read(file)).runs
+@pytest.fixture(scope="module")
+def context(root, tmp_path_factory):
+    return RunContext(root, tmp_path_factory.mktemp("prepared"), "cpu")
+
+
+def results_of(spec, folder):
+    """The results that a folder holds of a spec, in the order of its arms."""
+    return Experiment.of(Outline.of(spec), read(folder / f"{spec.name}.jsonl")).runs
 
 
 def measure(spec, folder, context, **how):
     """Run a spec, in which nothing fails, and return its results."""
     assert run(spec, folder, context, **how) == []
-    return results_of(spec, folder / f"{spec.name}.jsonl")
+    return results_of(spec, folder)
 
 
-def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
-    context, out = RunContext(root, tmp_path / "prepared", "cpu"), tmp_path / "toy.jsonl"
+def test_a_spec_runs_resumes_and_becomes_tables(context, tmp_path):
     first = measure(replace(SPEC, seeds=(1,)), tmp_path, context)
     assert [result.arm for result in first] == [arm.name for arm in ARMS]
     told = []
     results = measure(SPEC, tmp_path, context, progress=lambda what, done, total, note="": told.append((done, total)))
     assert len(results) == 8
     assert told == [(done, 4) for done in range(1, 5)]  # only the second seed was missing
-    assert read(out) == [*first, *(result for result in results if result.seed == 2)]
-    again = measure(replace(SPEC, seeds=(1,)), tmp_path / "again", context)
-    assert [r.figures for r in again] == [r.figures for r in first]
+    assert read(tmp_path / "toy.jsonl") == [*first, *(result for result in results if result.seed == 2)]
+    again = measure(replace(SPEC, seeds=(1,), arms=ARMS[2:3], baseline=None), tmp_path / "again", context)
+    assert again[0].figures == first[2].figures
     for result in results:
         assert set(result.figures) == {"sampled", "full"}
         assert result.users["cold"] == round(0.25 * (result.users["warm"] + result.users["cold"]))
@@ -104,31 +100,20 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     text = markdown_report(SPEC, results)
     warm, *_, cold = text.split("\n### ")[1:]
     assert re.findall(r"^\| (\w[ \w]*?) *\| \.", warm, re.MULTILINE) == [arm.name for arm in ARMS]
-    released = Experiment.of(Outline.of(SPEC), results).arms["released"].measured("cold")
-    assert str(released) in cold
+    assert str(Experiment.of(Outline.of(SPEC), results).arms["released"].measured("cold")) in cold
     assert f"run on cpu, version {__version__}." in text
-    elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
-    assert f"cpu; on cuda: {SPEC.arms[-1].name}, version" in markdown_report(SPEC, elsewhere)
+    elsewhere = [replace(r, device="cuda") if r.arm == "plaintext" else r for r in results]
+    assert "cpu; on cuda: plaintext, version" in markdown_report(SPEC, elsewhere)
 
 
 def _measured(arm, seed, few):
     figures = {name: dict.fromkeys(NAMES, 0.25) for name in ("all", "warm", "cold", *(["few"] if few else []))}
     users = {"warm": 30, "cold": 10} | ({"few": few} if few else {})
     return Result(
-        spec="toy",
-        arm=arm,
-        key=next((SPEC.key(one) for one in ARMS if one.name == arm), "key"),
-        seed=seed,
-        figures={"sampled": figures, "full": figures},
-        users=users,
-        validation=0.1,
-        epochs=3,
-        seconds=1.5,
-        device="cpu",
-        release=ReleaseFacts(dim=8, sigma=0.5, epsilon=4.0, delta=1e-6),
-        trust={"warm": 0.0, "cold": 1.0},
-        memory=None,
-        provenance=MEASURED_BY,
+        **{"spec": "toy", "arm": arm, "key": next((SPEC.key(one) for one in ARMS if one.name == arm), "key")},
+        **{"seed": seed, "figures": {"sampled": figures, "full": figures}, "users": users, "validation": 0.1},
+        **{"epochs": 3, "seconds": 1.5, "device": "cpu", "trust": {"warm": 0.0, "cold": 1.0}, "memory": None},
+        **{"release": ReleaseFacts(dim=8, sigma=0.5, epsilon=4.0, delta=1e-6), "provenance": MEASURED_BY},
     )
 
 
@@ -198,7 +183,7 @@ def test_one_seed_has_no_error_and_a_ceiling_that_gains_nothing_has_no_shares():
     text = markdown_report(spec, [replace(_measured(arm.name, 1, 3), key=spec.key(arm)) for arm in arms])
     assert "nan" not in text
     assert "±" not in text
-    assert text.endswith("one seed; run on cpu, version 1.2.3.\n")
+    assert text.endswith("one seed; run on cpu, version 0.6.0.\n")
     assert "%" not in text
 
 
@@ -232,20 +217,14 @@ def test_prepared_arrays_are_the_data_and_broken_ones_are_refused(root, tmp_path
         assert (left.matrix != right.matrix).nnz == 0
     assert np.array_equal(prepared.split(3).test.negatives, fresh.split(3).test.negatives)
     (kept,) = tmp_path.glob("*.npz")
-    whole, arrays = kept.read_bytes(), dict(np.load(kept))
-
-    def changed(name, at, value):
-        broken = {key: array.copy() for key, array in arrays.items()}
-        broken[name][at] = value
-        np.savez(kept, **broken)
-
-    for damage in (
-        lambda: kept.write_bytes(whole[:100]),
-        lambda: changed("source_indices", 0, 10**6),
-        lambda: changed("target_indptr", 1, -5),
-        lambda: changed("target_indptr", -1, 10**6),
-    ):
-        damage()
+    arrays = dict(np.load(kept))
+    kept.write_bytes(kept.read_bytes()[:100])
+    damages = [("", 0, 0), ("source_indices", 0, 10**6), ("target_indptr", 1, -5), ("target_indptr", -1, 10**6)]
+    for name, at, value in damages:
+        if name:
+            broken = arrays[name].copy()
+            broken[at] = value
+            np.savez(kept, **{**arrays, name: broken})
         with pytest.raises(InputError, match="does not hold prepared arrays"):
             load_task(DATA, root, tmp_path)
 
@@ -313,8 +292,8 @@ def test_several_commands_may_add_to_one_file(tmp_path):
     assert sorted(int(json.loads(line)["version"].split()[0]) for line in whole_lines(log)) == list(range(200))
 
 
-def test_a_line_that_a_kill_cut_short_is_written_again(root, tmp_path):
-    spec, context, out = replace(SPEC, arms=ARMS[:1]), RunContext(root, tmp_path, "cpu"), tmp_path / "toy.jsonl"
+def test_a_line_that_a_kill_cut_short_is_written_again(context, tmp_path):
+    spec, out = replace(SPEC, arms=ARMS[:1]), tmp_path / "toy.jsonl"
     results = measure(spec, tmp_path, context)
     out.write_bytes(out.read_bytes()[:-30])
     assert len(read(out)) == 1
@@ -323,24 +302,19 @@ def test_a_line_that_a_kill_cut_short_is_written_again(root, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["jlt", "sjlt"])
-def test_a_simulated_release_is_the_one_publish_makes_from_the_same_seed(strategy):
-    source = synthetic_pair().source.select(users=synthetic_pair().users[:40])
-    spec = ReleaseSpec(strategy=strategy, dim=16, epsilon=2, delta=1e-5)
-    promise = Guarantee(epsilon=2, delta=1e-5)
-    expected = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5)
-    assert np.array_equal(seeded_release(source, spec, 5).matrix, expected.matrix)
-    clean = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5, insecure_no_noise=True)
-    assert np.array_equal(seeded_release(source, replace(spec, rows=RowContent.NOISELESS), 5).matrix, clean.matrix)
-
-
-def test_controls_hold_nothing_of_the_users():
+def test_a_simulated_release_is_the_one_publish_makes_from_the_same_seed_and_controls_hold_nothing(strategy):
     source = Ratings.from_triples([f"u{u}" for u in range(200) for _ in range(3)], [f"i{i}" for i in range(600)])
-    spec = ReleaseSpec(dim=32, epsilon=1, delta=1e-5)
-    clean = seeded_release(source, replace(spec, rows=RowContent.NOISELESS), 1).matrix
-    shuffled = seeded_release(source, replace(spec, rows=RowContent.SHUFFLED), 1).matrix
+    spec, kind = ReleaseSpec(strategy=strategy, dim=32, epsilon=1, delta=1e-5), BY_NAME[strategy](dim=32)
+    promise = Guarantee(epsilon=1, delta=1e-5)
+    private, clean, shuffled, noise = (
+        seeded_release(source, replace(spec, rows=rows), 5).matrix
+        for rows in (RowContent.PRIVATE, RowContent.NOISELESS, RowContent.SHUFFLED, RowContent.NOISE)
+    )
+    assert np.array_equal(private, publish(source, promise, strategy=kind, insecure_seed=5).matrix)
+    bare = publish(source, promise, strategy=kind, insecure_seed=5, insecure_no_noise=True)
+    assert np.array_equal(clean, bare.matrix)
     assert sorted(map(tuple, clean.tolist())) == sorted(map(tuple, shuffled.tolist()))
     assert (clean != shuffled).any(axis=1).all()  # nobody keeps a row
-    noise = seeded_release(source, replace(spec, rows=RowContent.NOISE), 1).matrix
     sigma = sigma_for(1, 1e-5, sensitivity=1.0, dim=32)
     assert noise.std() == pytest.approx(sigma, rel=0.05)
     assert abs((noise * clean).sum() / (np.linalg.norm(clean) * sigma)) < 5
@@ -353,26 +327,24 @@ class Blind:
         self.train, self.validation, self.cold = split.train, split.validation, split.cold
 
 
-def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_path, monkeypatch):
+def test_a_search_draws_the_same_settings_again_and_never_sees_test(context, tmp_path, monkeypatch):
     for method in METHODS:
-        assert draws(method, 6) == draws(method, 6)
-        assert draws(method, 9)[:6] == draws(method, 6)
-        for drawn in draws(method, 6):
-            configure(method, drawn)
-    kept = draws("conet", 6, {"batch": 512})
-    assert kept == [{**drawn, "batch": 512} for drawn in draws("conet", 6)]
+        drawn = draws(method, 6)
+        assert drawn == draws(method, 6) == draws(method, 9)[:6]
+        for settings in drawn:
+            configure(method, settings)
+    assert draws("conet", 6, {"batch": 512}) == [{**drawn, "batch": 512} for drawn in draws("conet", 6)]
     monkeypatch.setattr(
         searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "width": 2 + n} for n in range(trials)]
     )
     monkeypatch.setattr(Task, "split", lambda self, seed: Blind(hold_out(self.pair.target, seed=seed, cold=0.25)))
-    context, log = RunContext(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
+    log = tmp_path / "log.jsonl"
     best = search(DATA, ["dmf", "hetero"], 2, log, context)
-    trials = read_lines(log, Trial)
+    trials, before = read_lines(log, Trial), log.read_text()
     assert len(trials) == 4
     for method, settings in best.items():
         tried = [trial for trial in trials if trial.method == method]
         assert settings == max(tried, key=lambda trial: trial.validation).settings
-    before = log.read_text()
     assert search(DATA, ["dmf", "hetero"], 2, log, context) == best
     assert log.read_text() == before
     update_tuned(tmp_path / "t.toml", best, "x")
@@ -380,10 +352,9 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
 
 
 def test_a_trial_that_fails_counts_as_nothing_and_one_that_the_machine_failed_is_tried_again(
-    root, tmp_path, monkeypatch
+    context, tmp_path, monkeypatch
 ):
-    log, context = tmp_path / "log.jsonl", RunContext(root, tmp_path, "cpu")
-    settings = [{**SMALL, "learning_rate": 1e30}, SMALL]
+    log, settings = tmp_path / "log.jsonl", [{**SMALL, "learning_rate": 1e30}, SMALL]
     monkeypatch.setattr(searching, "draws", lambda method, trials, fixed, dim: settings[:trials])
     with monkeypatch.context() as patch:
         patch.setattr(searching, "fit", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
@@ -395,13 +366,13 @@ def test_a_trial_that_fails_counts_as_nothing_and_one_that_the_machine_failed_is
     assert "loss became" in failed.failure
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
+def test_a_run_that_fails_is_named_and_the_others_go_on(context, tmp_path):
     broken = Arm(name="diverges", method="dmf", settings={**SMALL, "learning_rate": 1e30})
     spec = replace(SPEC, arms=(ARMS[0], broken, ARMS[1]), seeds=(1,))
-    (failure,) = run(spec, tmp_path, RunContext(root, None, "cpu"))
+    (failure,) = run(spec, tmp_path, context)
     assert failure == Failure("toy", "diverges", 1, failure.reason)
     assert "loss became" in failure.reason
-    results = results_of(spec, tmp_path / "toy.jsonl")
+    results = results_of(spec, tmp_path)
     assert [result.arm for result in results] == ["popularity", "target only"]
     assert missing_runs(spec, tmp_path) == [(broken, 1)]  # so that it is tried again
     report = markdown_report(spec, results)
@@ -409,8 +380,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
     assert "| diverges" not in report
 
 
-def test_a_part_of_a_spec_can_be_run(root, tmp_path):
-    context = RunContext(root, None, "cpu")
+def test_a_part_of_a_spec_can_be_run(context, tmp_path):
     assert [r.arm for r in measure(SPEC, tmp_path, context, only=["popularity"], seeds=[2])] == ["popularity"]
     with pytest.raises(ParameterError, match="no arm or curve of these specs is called 'nobody'"):
         require_runnable([SPEC], ["popularity", "nobody"])
@@ -418,41 +388,37 @@ def test_a_part_of_a_spec_can_be_run(root, tmp_path):
     assert "Not run: popularity (seeds 1) · target only · released · plaintext." in markdown_report(SPEC, few)
 
 
-def test_what_another_table_measured_is_not_run_again(root, tmp_path, monkeypatch):
-    context = RunContext(root, None, "cpu")
-    first = measure(replace(SPEC, arms=ARMS[:2], seeds=(1,)), tmp_path, context)
-    other = replace(
-        SPEC, name="other", arms=(replace(ARMS[0], name="most popular"), ARMS[1]), seeds=(1,), baseline=None
-    )
+def test_what_another_table_measured_is_not_run_again_and_what_other_settings_or_seeds_gave_does_not_count(
+    context, tmp_path, monkeypatch
+):
+    spec = replace(SPEC, arms=ARMS[:2], seeds=(1,))
+    first = measure(spec, tmp_path, context)
+    wider = replace(spec, arms=(ARMS[0], replace(ARMS[1], settings={**SMALL, "width": 5})))
+    lines = read(tmp_path / "toy.jsonl")
+    asked = (spec, wider, replace(spec, seeds=(2,)))
+    assert [Experiment.of(Outline.of(one), lines).stale for one in asked] == [0, 1, 2]
+    assert [len(missing_runs(one, tmp_path)) for one in asked] == [0, 1, 2]
+    other = replace(spec, name="other", arms=(replace(ARMS[0], name="most popular"), ARMS[1]), baseline=None)
     monkeypatch.setattr("pricdr.experiments.runner.run_arm", None)  # nothing is left to run
     adopted = measure(other, tmp_path, context)
     assert [(r.spec, r.arm) for r in adopted] == [("other", "most popular"), ("other", "target only")]
-    assert [r.figures for r in adopted] == [r.figures for r in first]
-    assert [r.provenance for r in adopted] == [r.provenance for r in first]
+    assert [(r.figures, r.provenance) for r in adopted] == [(r.figures, r.provenance) for r in first]
 
 
-def test_a_result_of_other_settings_or_seeds_does_not_count(root, tmp_path):
-    context, spec = RunContext(root, None, "cpu"), replace(SPEC, arms=ARMS[1:2], seeds=(1,), baseline=None)
-    measure(spec, tmp_path, context)
-    wider = replace(spec, arms=(replace(ARMS[1], settings={**SMALL, "width": 5}),))
-    lines = read(tmp_path / "toy.jsonl")
-    assert [Experiment.of(Outline.of(one), lines).stale for one in (spec, wider, replace(spec, seeds=(2,)))] == [
-        0,
-        1,
-        1,
-    ]
-    assert [len(missing_runs(one, tmp_path)) for one in (spec, wider)] == [0, 1]
-
-
-def test_a_folder_of_results_describes_itself(root, tmp_path):
-    measure(replace(SPEC, arms=ARMS[:1], seeds=(1,)), tmp_path, RunContext(root, None, "cpu"))
-    spec = replace(SPEC, arms=ARMS[:1], seeds=(1,))
+def test_a_folder_of_results_describes_itself_whether_its_data_is_there_or_not(context, tmp_path):
+    nowhere = RunContext(tmp_path / "nowhere")
+    assert run(SPEC, tmp_path, nowhere) == []
     found = read_outline(tmp_path / "toy.spec.json")
-    assert found == Outline.of(spec)
-    assert found.missing == ""
-    (result,) = read(tmp_path / "toy.jsonl")
+    assert found.missing == NOT_PRESENT == "data not present: point PRICDR_DATA at it"
+    assert [*found.keys] == [arm.name for arm in ARMS]
+    assert not (tmp_path / "toy.jsonl").exists()
+    (result,) = measure(ONE, tmp_path, context)
+    assert run(ONE, tmp_path, nowhere) == []  # what was measured elsewhere stays
+    found = read_outline(tmp_path / "toy.spec.json")
+    assert found == Outline.of(ONE)
     assert [result.key] == [*found.keys.values()]
     assert result.provenance.version == __version__
+    assert results_of(ONE, tmp_path) == [result]
     hostile = (tmp_path / "toy.spec.json").read_text().replace('"name": "toy"', '"name": "../toy"')
     for wrong, message in ((hostile, "name becomes a file name"), ("{}", "needs"), ("[]", "must be a table")):
         (tmp_path / "wrong.spec.json").write_text(wrong)
@@ -460,24 +426,9 @@ def test_a_folder_of_results_describes_itself(root, tmp_path):
             read_outline(tmp_path / "wrong.spec.json")
 
 
-def test_without_its_data_a_table_keeps_its_rows_and_results_that_were_measured_elsewhere(root, tmp_path):
-    assert run(SPEC, tmp_path, RunContext(tmp_path / "nowhere")) == []
-    found = read_outline(tmp_path / "toy.spec.json")
-    assert found.missing == NOT_PRESENT == "data not present: point PRICDR_DATA at it"
-    assert [*found.keys] == [arm.name for arm in ARMS]
-    assert not (tmp_path / "toy.jsonl").exists()
-    spec = replace(SPEC, arms=ARMS[:1], seeds=(1,))
-    measure(spec, tmp_path, RunContext(root, None, "cpu"))
-    assert run(spec, tmp_path, RunContext(tmp_path / "nowhere")) == []
-    assert read_outline(tmp_path / "toy.spec.json") == Outline.of(spec)
-    assert len(results_of(spec, tmp_path / "toy.jsonl")) == 1
-
-
-def test_a_result_says_what_its_release_delivered(root, tmp_path):
+def test_a_result_says_what_its_release_delivered(context, tmp_path):
     arms = (ARMS[2], replace(ARMS[2], name="clear", release=ReleaseSpec(dim=8, rows=RowContent.NOISELESS)))
-    private, clear = measure(
-        replace(SPEC, arms=arms, seeds=(1,), baseline=None), tmp_path, RunContext(root, None, "cpu")
-    )
+    private, clear = measure(replace(SPEC, arms=arms, seeds=(1,), baseline=None), tmp_path, context)
     assert private.release.dim == 8
     assert private.release.epsilon == pytest.approx(8)
     assert private.release.sigma == pytest.approx(sigma_for(8, 1e-6, sensitivity=1, dim=8), rel=1e-3)

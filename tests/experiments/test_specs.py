@@ -100,7 +100,7 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ("epsilon = 4", "epsilon = nan", "arm.release.epsilon must be a finite number, got nan"),
         ("epsilon = 4", 'epsilon = 4, calibration = "loose"', "release.calibration must be 'exact' or 'paper'"),
         ("epsilon = 4", "epsilon = 4, density = 0.5", "density is a setting of sjlt, not of jlt"),
-        ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be less than or equal to 4096, got 1000000000000"),
+        ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be less than or equal to 4096, got 10{12}$"),
         ('"jlt", epsilon', '"sjlt", density = 1.5, epsilon', "density must be less than or equal to 1, got 1.5"),
         ('"jlt", epsilon', '"spectral", calibration = "paper", epsilon', "paper's own jlt and sjlt, not for sp"),
         (SETTINGS, "settings = { widht = 50 }", "arm 'jlt'.*widht"),
@@ -112,6 +112,18 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         (SETTINGS, "tuned = true", "no settings of hetero were chosen"),
         (SETTINGS, 'preset = "printed"', "no preset 'printed'"),
         (SETTINGS, "source_share = 2.0", "source_share must be less than or equal to 1, got 2.0"),
+        (SETTINGS, "vary = { epsilon = [] }", "vary.epsilon must have at least 1 item"),
+        (SETTINGS, "vary = { epsilon = [1], dim = [2] }", "vary must have at most 1 item"),
+        (SETTINGS, f"vary = {{ dim = {list(range(1, 102))} }}", "vary.dim must have at most 100 items"),
+        (SETTINGS, "vary = { epsilon = [0] }", "arm 'jlt'.*epsilon must be"),
+        (SETTINGS, "vary = { dim = [1.5] }", "arm 'jlt'.*dim must be a whole number"),
+        (SETTINGS, "vary = { dim = [9999] }", "arm 'jlt'.*dim must be less than or equal to 4096, got 9999"),
+        (SETTINGS, "vary = { density = [0.5] }", "arm 'jlt'.*density is a setting of sjlt"),
+        (SETTINGS, "vary = { source_share = [2] }", "arm 'jlt'.*source_share must be less"),
+        (SETTINGS, "vary = { width = [2] }", "vary"),
+        (SETTINGS, "vary = { epsilon = 3 }", "vary.epsilon must be a list, got 3"),
+        (SETTINGS, 'vary = { epsilon = ["a"] }', "must be a number, got 'a'"),
+        (SETTINGS, "vary = { epsilon = [1, 1] }", "'jlt, ε = 1' is that of several"),
         (
             'method = "popularity"',
             'method = "popularity"\nsource_share = 0.5',
@@ -190,28 +202,6 @@ def test_arms_that_vary_are_points_of_a_curve(tmp_path):
     assert only == ["popularity", "jlt, sd = 1"]
 
 
-@pytest.mark.parametrize(
-    ("vary", "message"),
-    [
-        ("{ epsilon = [] }", "vary.epsilon must have at least 1 item"),
-        ("{ epsilon = [1], dim = [2] }", "vary must have at most 1 item"),
-        (f"{{ dim = {list(range(1, 102))} }}", "vary.dim must have at most 100 items"),
-        ("{ epsilon = [0] }", "arm 'jlt'.*epsilon must be"),
-        ("{ dim = [1.5] }", "arm 'jlt'.*dim must be a whole number"),
-        ("{ dim = [9999] }", "arm 'jlt'.*dim must be less than or equal to 4096, got 9999"),
-        ("{ density = [0.5] }", "arm 'jlt'.*density is a setting of sjlt"),
-        ("{ source_share = [2] }", "arm 'jlt'.*source_share must be less"),
-        ("{ width = [2] }", "vary"),
-        ("{ epsilon = 3 }", "vary.epsilon must be a list, got 3"),
-        ('{ epsilon = ["a"] }', "must be a number, got 'a'"),
-        ("{ epsilon = [1, 1] }", "'jlt, ε = 1' is that of several"),
-    ],
-)
-def test_what_cannot_vary_is_refused(tmp_path, vary, message):
-    with pytest.raises(InputError, match=message):
-        read_spec(write(tmp_path, GOOD.replace(SETTINGS, f"vary = {vary}")))
-
-
 def test_a_family_is_one_table_for_each_data(tmp_path):
     second = (
         '[[data]]\nname = "two"\ntitle = "Two"\nfolder = "there"\nsource = "a.csv"\ntarget = "b.csv"\ndelta = 1e-3\n'
@@ -224,7 +214,7 @@ def test_a_family_is_one_table_for_each_data(tmp_path):
     for wrong in (text.replace('name = "one"\n', ""), text.replace('name = "one"', 'name = "two"')):
         with pytest.raises(InputError, match="each with a name of its own"):
             read_specs(write(tmp_path, wrong))
-    with pytest.raises(InputError, match="data #2.name becomes a file name"):
+    with pytest.raises(InputError, match=r"data #2\.name becomes a file name"):
         read_specs(write(tmp_path, text.replace('name = "one"', 'name = "../one"')))
 
 

@@ -77,7 +77,7 @@ def test_counts_that_are_the_papers_agree(empty):
         (lambda rows: rows[0].update(users=5), "unknown key 'users' in rows #1"),
         (lambda rows: rows[0].update(title="a\x1b[31m"), "rows #1.title must be one line"),
         (lambda rows: rows[3]["paper"].update(users="924"), "rows #4.paper.users must be a whole number, got '924'"),
-        (lambda rows: rows[3]["paper"].update(users=-1), "rows #4.paper.users must be greater than or equal to 0, got -1"),
+        (lambda rows: rows[3]["paper"].update(users=-1), "paper.users must be greater than or equal to 0, got -1"),
         (lambda rows: rows[0].pop("preprocessing"), "rows #1 needs 'preprocessing'"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -15,31 +14,21 @@ from pricdr.models import EASE, Chosen, EASESource, Trust
 from pricdr.pages import summary_html, table
 from pricdr.signing import create_keys
 from pricdr.testing.contracts import Planted
+from tests.pages.parsed import Parsed
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 
 
-class Page(HTMLParser):
+class Page(Parsed):
     """The cells of a piece of HTML; tags that are not closed, or not ours, are an error."""
 
-    OURS = frozenset({"div", "style", "table", "caption", "thead", "tbody", "tr", "th", "td", "p", "strong"})
-
     def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
         self.texts: list[str] = []
-        self.feed(html)
-        self.close()
+        super().__init__(html)
         assert not self.open
+        assert set(self.tags) <= {"div", "style", "table", "caption", "thead", "tbody", "tr", "th", "td", "p", "strong"}
+        assert {name for _, name, _ in self.attributes} <= {"class", "scope"}
         assert all(c.isprintable() for c in html if c not in "\n\xa0")
-
-    def handle_starttag(self, tag, attributes):
-        assert tag in self.OURS, tag
-        assert not [name for name, _ in attributes if name not in {"class", "scope"}]
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
     def handle_data(self, data):
         if data.strip() and self.open[-1] != "style":
@@ -133,11 +122,12 @@ def test_a_release_shows_its_promise_and_whether_anybody_checked_it(planted, tmp
     assert loaded.certificate.signed_by not in replace(loaded, verified=False)._repr_html_()
 
 
-def test_a_release_that_is_not_private_says_so_first(planted):
+def test_what_is_not_private_says_so_first(planted):
     for flags in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
         page = shown(pricdr.publish(planted.source, Guarantee(epsilon=4, delta=1e-6), **flags))
         assert page.texts[0].startswith("NOT PRIVATE")
         assert "epsilon" not in " ".join(page.texts)
+    assert shown(EASESource().fit(planted.target, plaintext_source=planted.source)).texts[0].startswith("NOT PRIVATE")
 
 
 def test_a_model_shows_what_it_was_trained_on_and_what_was_chosen(planted):
@@ -152,8 +142,6 @@ def test_a_model_shows_what_it_was_trained_on_and_what_was_chosen(planted):
     assert facts["trust"] == "25% for warm users and 50% for cold ones"
     assert facts["settings"] == "weight 0.5"
     assert facts["nothing chosen"] == "too few"
-    plaintext = shown(EASESource().fit(planted.target, plaintext_source=planted.source))
-    assert plaintext.texts[0].startswith("NOT PRIVATE")
 
 
 def test_a_comparison_shows_every_metric_it_has(any_seed):

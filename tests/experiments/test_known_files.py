@@ -73,30 +73,6 @@ def test_of_a_repeated_pair_the_latest_counts_where_there_are_times(tmp_path):
         assert source.ratings.matrix.toarray()[0, 0] == latest
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "rule"),
-    [
-        ("2014", "A0000000000009,B000000009,high,1400000000", "the rating 'high' is not a finite number"),
-        ("2018", "B000000009,A0000000000009,4.0", "is too short: 3 fields"),
-        ("2018", "B000000009,,4.0,1400000000", "the user id is empty"),
-        ("2014-5", '{"reviewerID": "A9", "asin": "B000000009", "unixReviewTime": 5}', "no column 'overall'"),
-        ("2014-5", "{'reviewerID': 'A9', 'asin': 'B9', 'overall': 4.0, 'unixReviewTime': 5}", "is not a JSON object"),
-        ("GA-DTCDR", "\n7\t8\t", "the rating is empty"),
-        ("header", "7,8,nan", "is not a finite number"),
-    ],
-)
-def test_a_bad_row_is_refused_by_its_place(tmp_path, name, line, rule):
-    form = BY_NAME[name]
-    form.put(tmp_path, *known_pair())
-    path = tmp_path / form.folder / form.files[1]
-    rows = len(known_pair()[1])
-    path.write_text(path.read_text() + line + "\n")
-    message = refusal_of(lambda: read_pair(tmp_path, form))
-    assert str(path) in message
-    assert f"row {rows + 1} " in message
-    assert rule in message
-
-
 def test_the_order_of_columns_is_never_guessed(tmp_path):
     """A file in the other order than its name declares is refused, and so is one whose name declares none."""
     for name, other in (("2014", "2018"), ("2018", "2014")):

@@ -9,14 +9,8 @@ SEEDS = (1, 2, 3, 4, 5)
 WOBBLE = {1: -0.002, 2: -0.001, 3: 0.0, 4: 0.001, 5: 0.002}
 """What every arm has in common with a seed: differences are seed by seed, so it cancels."""
 PROVENANCE = {
-    "version": "0.6.0",
-    "commit": "0123456789abcdef",
-    "python": "3.11.2",
-    "torch": "2.11.0",
-    "numpy": "2.1.0",
-    "scipy": "1.15.0",
-    "machine": "x86_64, 2 cores",
-    "finished": "2026-11-16T10:00:00Z",
+    **{"version": "0.6.0", "commit": "0123456789abcdef", "python": "3.11.2", "torch": "2.11.0", "numpy": "2.1.0"},
+    **{"scipy": "1.15.0", "machine": "x86_64, 2 cores", "finished": "2026-11-16T10:00:00Z"},
 }
 
 

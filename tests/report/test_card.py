@@ -152,9 +152,7 @@ def test_a_model_folder_keeps_the_certificate_of_its_release_and_the_card_says_w
 
 def test_a_release_that_was_never_saved_is_recorded_too(companies, tmp_path):
     model = FittedModel.load(companies.model("final"))
-    rng = np.random.default_rng(0)
-    pairs = [(user, f"s{item}") for user in model.users for item in rng.choice(40, 4, replace=False)]
-    ratings = Ratings.from_triples(*zip(*pairs, strict=True))
+    ratings = Ratings.from_triples(model.users, [f"s{at % 40}" for at in range(len(model.users))])
     release = publish(ratings, Guarantee(epsilon=2, delta=1e-6), users=ratings.users)
     saved = EASERelease().fit(ratings, release).save(tmp_path / "m")
     origin = FittedModel.load(saved).origin
@@ -172,14 +170,6 @@ def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(f
     assert public_text(key) not in text
 
 
-def _signed_by_another(folder, companies):
-    edited(folder, release_signed_by=public_text(Ed25519PrivateKey.generate().public_key()))
-
-
-def _of_another_release(folder, companies):
-    edited(folder, release="0" * 64)
-
-
 def _of_no_release(folder, companies):
     certificate = (folder / COPY).read_bytes()
     shutil.rmtree(folder)
@@ -190,8 +180,11 @@ def _of_no_release(folder, companies):
 @pytest.mark.parametrize(
     ("lie", "rule"),
     [
-        (_signed_by_another, "is signed with a key other than the one that model.json names"),
-        (_of_another_release, "release.certificate.json is not the certificate of the release that"),
+        (
+            lambda folder, _: edited(folder, release_signed_by=public_text(Ed25519PrivateKey.generate().public_key())),
+            "is signed with a key other than the one that model.json names",
+        ),
+        (lambda folder, _: edited(folder, release="0" * 64), "is not the certificate of the release that"),
         (_of_no_release, "is not the certificate of the release"),
         *(
             (lambda folder, _, content=content: (folder / COPY).write_bytes(content), COPY)
@@ -233,20 +226,14 @@ def test_a_certificate_that_promises_too_much_is_not_repeated(final):
     assert card.certificate is None
 
 
-def test_a_model_of_plaintext_is_called_not_private(companies, tmp_path):
-    model = ModelCard.of(companies.model("final")).model
-    target = Ratings(model.seen.astype(np.float64), model.users, model.items, has_values=False)
+def test_a_model_of_plaintext_is_called_not_private_and_an_exported_one_says_so(companies, tmp_path):
+    known = ModelCard.of(companies.model("final")).model
+    target = Ratings(known.seen.astype(np.float64), known.users, known.items, has_values=False)
     text = text_of(ModelCard.of(EASESource().fit(target, plaintext_source=target).save(tmp_path / "m")))
     assert text.count("NOT PRIVATE: this model was trained on the source's ratings in plaintext.") >= 2
     assert "--source SOURCE" in text
-
-
-def test_an_exported_model_says_so(companies, tmp_path):
-    release = Release.load(companies.folder / "release")
-    known = FittedModel.load(companies.model("final"))
-    target = Ratings(known.seen.astype(np.float64), known.users, known.items, has_values=False)
-    model = RidgeRelease().fit(target, release).without_histories()
-    text = text_of(ModelCard.of(model.save(tmp_path / "m")))
+    exported = RidgeRelease().fit(target, Release.load(companies.folder / "release")).without_histories()
+    text = text_of(ModelCard.of(exported.save(tmp_path / "exported")))
     assert "not in the model, which was exported without them" in text
     assert "so it may recommend items that a user has already rated" in text
     assert "ε = 8" in text
@@ -259,34 +246,24 @@ def test_an_exported_model_says_so(companies, tmp_path):
         ("[" * 100_000, "it is nested too deeply"),
         ("[]", "it must be a table"),
         ('{"schema_version": true}', "schema_version must be 2, got True"),
-        (
-            '{"schema_version": 1}',
-            "writes (measure again): schema_version must be 2, got 1",
-        ),
+        ('{"schema_version": 1}', "writes (measure again): schema_version must be 2, got 1"),
         ('{"schema_version": 2}', "it needs 'protocol'"),
         ('{"schema_version": 2, "models": {"a": 3}}', "not what pricdr evaluate --json writes"),
+        ({"users": -1}, "users must be"),
+        ({"models": {"another": {}}}, "judges a model that it did not measure"),
     ],
 )
-def test_an_evaluation_that_is_none_is_refused_in_one_line(tmp_path, content, says):
+def test_an_evaluation_that_is_none_is_refused_in_one_line(companies, tmp_path, monkeypatch, content, says):
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(companies.evaluation.read_text()) | content)
     (tmp_path / "e.json").write_text(content)
     with pytest.raises(InputError) as refused:
         read_evaluation(tmp_path / "e.json")
     assert says in str(refused.value)
     assert str(refused.value).isprintable()
-
-
-def test_an_evaluation_that_is_too_large_or_judges_what_it_did_not_measure_is_refused(companies, tmp_path, monkeypatch):
-    content = json.loads(companies.evaluation.read_text())
-    (tmp_path / "e.json").write_text(json.dumps(content | {"users": -1}))
-    with pytest.raises(InputError, match="users must be"):
-        read_evaluation(tmp_path / "e.json")
-    content["verdicts"][0]["model"] = "another"
-    (tmp_path / "e.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match="judges a model that it did not measure"):
-        read_evaluation(tmp_path / "e.json")
     monkeypatch.setattr("pricdr.report.evaluation.MAX_BYTES", 10)
     with pytest.raises(InputError, match="has more than 10 bytes"):
-        read_evaluation(tmp_path / "e.json")
+        read_evaluation(companies.evaluation)
 
 
 @pytest.mark.parametrize("value", [None, "x", {}, True, 10**400])

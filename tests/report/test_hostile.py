@@ -14,23 +14,16 @@ BAD = [None, 1e300, "\x1b[31m" * 60, []]
 """What a key may hold instead of what it should."""
 
 
-def outlines(folder):
-    return sorted(folder.glob("*.spec.json"))
-
-
 def keys(value, path=()):
     """Every way to a value inside of JSON, of lists the first entry alone."""
     yield path
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from keys(inner, (*path, name))
-    elif isinstance(value, list) and value:
-        yield from keys(value[0], (*path, 0))
+    inside = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for name, inner in inside:
+        yield from keys(inner, (*path, name))
 
 
 def changed(value, path, new):
-    result = copy.deepcopy(value)
-    place = result
+    result = place = copy.deepcopy(value)
     for name in path[:-1]:
         place = place[name]
     place[path[-1]] = new
@@ -89,7 +82,7 @@ STRANGE = {
 def test_strange_outlines_make_a_page_or_a_refusal(tmp_path, what):
     made_up.frontier(tmp_path, {"guided, ε = 4": 0.15, "guided, ε = 8": 0.19})
     made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, name="frontier_other")
-    for path in outlines(tmp_path):
+    for path in tmp_path.glob("*.spec.json"):
         content = json.loads(path.read_text())
         path.write_text(json.dumps({**content, "spec": STRANGE[what](content["spec"])}))
     if read_or_refuse(tmp_path):

@@ -70,10 +70,13 @@ def test_other_figures_give_other_verdicts(tmp_path, figures, words):
         assert any(re.fullmatch(f"Toy A→B {one}", row) for row in rows), rows
 
 
-def test_controls_that_gain_are_counted(tmp_path):
-    _, told = summary(made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, controls=0.15))
+def test_controls_that_gain_are_counted_and_without_controls_the_reader_is_warned(tmp_path):
+    folder = made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, controls=0.15)
+    _, told = summary(folder)
     assert "2 of 2 controls" in told
     assert "the most that one gained is +0.05" in told
+    edit(folder / "frontier_toy.jsonl", lambda line: None if "(control)" in line["arm"] else line)
+    assert "No control was run" in summary(folder)[1]
 
 
 def test_one_seed_makes_no_certainty_and_no_error(tmp_path):
@@ -91,12 +94,6 @@ def test_users_that_nobody_evaluated_are_not_spoken_of(tmp_path, stratum):
     folder = made_up.frontier(tmp_path, {"guided, ε = 4": 0.15})
     edit(folder / "frontier_toy.jsonl", lambda line: {**line, "users": {**line["users"], stratum: 0}})
     assert not any(f" {stratum} " in row for row in summary(folder)[0])
-
-
-def test_without_controls_the_reader_is_warned(tmp_path):
-    folder = made_up.frontier(tmp_path, {"guided, ε = 4": 0.15})
-    edit(folder / "frontier_toy.jsonl", lambda line: None if "(control)" in line["arm"] else line)
-    assert "No control was run" in summary(folder)[1]
 
 
 @pytest.mark.parametrize("at", [0.0, -1.0])
@@ -124,18 +121,14 @@ def test_a_stand_in_has_no_figure_of_the_paper(html):
     assert "0.2035" not in own[: own.index("</table>")]
 
 
-def test_what_is_not_there_is_said_to_be_missing(html):
-    shown = text_of(html)
+def test_what_is_missing_and_both_epsilons_of_the_papers_noise_are_told(html):
     for words in (
         "table2_absent: data not present: point PRICDR_DATA at it",
         "Table 2, Amazon Music→Book: no results of ours",
         "Amazon Movie→Book: Books.csv",
+        "private, nominal ε = 16, exact ε = 0.4",
     ):
-        assert words in shown
-
-
-def test_the_nominal_and_the_exact_epsilon_of_the_papers_noise_are_both_there(html):
-    assert "private, nominal ε = 16, exact ε = 0.4" in text_of(html)
+        assert words in text_of(html)
 
 
 def test_names_from_outside_are_text_and_the_page_asks_nobody_for_anything(html):

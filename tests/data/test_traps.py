@@ -232,8 +232,10 @@ def test_what_duckdb_says_is_never_shown(write, refused):
 
 
 def test_frames_need_neither_pyarrow_nor_pandas_and_nothing_is_left_or_printed(tmp_path):
+    """And the commands start without DuckDB."""
     code = """
-import sys
+import sys, pricdr.cli
+assert "duckdb" not in sys.modules
 sys.modules["pandas"] = sys.modules["pyarrow"] = None
 import polars
 from pricdr import Ratings, read_ratings
@@ -249,8 +251,3 @@ read_ratings("r.csv")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
-
-
-def test_the_commands_start_without_duckdb():
-    code = "import sys, pricdr, pricdr.cli; assert 'duckdb' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,13 @@ def matrix_of(folder: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def releases() -> Figures:
+def releases(inputs: Collection[str] = tuple(_INPUTS)) -> Figures:
     """Publish with every strategy, unit and kind of value: a hash of the rows, and the certificate's figures."""
     figures = {}
     for strategy, own in _STRATEGIES.items():
         for unit, unit_options in _UNITS.items():
-            for values, value_options in _INPUTS.items():
+            for values in inputs:
+                value_options = _INPUTS[values]
                 command = ["publish", "source.csv", *_BASIS, "--strategy", strategy.split()[0].strip(","), *own]
                 code, _, error = run(*command, *unit_options, *value_options, "--out", "release")
                 key = f"{strategy} / {unit} / {values}"

@@ -15,7 +15,7 @@ import pricdr.engines.spark.blocks as spark_blocks
 from pricdr import Guarantee, Ledger, Ratings, publish
 from pricdr.engines.spark import open_ratings
 from pricdr.errors import EngineError
-from pricdr.strategies import Spectral
+from pricdr.strategies import JLT, Spectral
 
 pytestmark = [
     pytest.mark.spark,
@@ -53,9 +53,11 @@ def ledger(tmp_path):
     return Ledger.create(tmp_path / "ledger", Guarantee(epsilon=20, delta=1e-5))
 
 
-@pytest.mark.parametrize(("job", "how"), [(1, "exit"), (11, "killed")], ids=["in a sum", "in rows"])
-def test_a_worker_that_dies_once_changes_no_bit(rows, table, spark, dying, tmp_path, job, how):
-    strategy = Spectral(dim=2)
+SUM, ROWS = (Spectral(dim=1), 1, "exit"), (JLT(dim=4), 0, "killed")
+
+
+@pytest.mark.parametrize(("strategy", "job", "how"), [SUM, ROWS], ids=["in a sum", "in rows"])
+def test_a_worker_that_dies_once_changes_no_bit(rows, table, spark, dying, tmp_path, strategy, job, how):
     expected = publish(Ratings.of(rows), PROMISE, strategy=strategy, insecure_seed=5)
     dying(job, str(tmp_path / "died"), how)
     with open_ratings(str(table), session=spark) as reading:

@@ -55,15 +55,15 @@ def test_sums_in_many_pieces(in_memory, everything, monkeypatch):
     """A sum over items travels in chunks, and a large result partition by partition."""
     monkeypatch.setattr(spark_blocks, "CHUNK", 1 << 9)
     monkeypatch.setattr(spark_blocks, "COLLECTED_AT_ONCE", 1)
-    same(in_memory, everything, strategy=Spectral(dim=3))
+    same(in_memory, everything, strategy=Spectral(dim=2))
 
 
 def test_lists_and_users_outside_of_them(in_memory, everything, listed, users, items):
     same(in_memory, listed, strategy=Spectral(learn_from="all", dim=4), users=users, items=items)
-    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, buckets=64), users=users)
+    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, buckets=64, item_rounds=1), users=users)
     # Nobody is outside: a refusal would tell the recipient of the release that nobody else rated anything.
     everybody = {"users": in_memory.users, "items": in_memory.items}
-    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2), **everybody)
+    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, item_rounds=1), **everybody)
 
 
 def test_along_a_guide(in_memory, listed, users, items):
@@ -87,7 +87,7 @@ def test_values_and_whole_users(in_memory, listed, users, items, strategy):
 
 def test_a_threshold(in_memory, table, spark, users, items):
     with open_ratings(str(table), session=spark, threshold=3.5, users=users, items=items) as reading:
-        same(in_memory.at_least(3.5), reading.ratings, users=users, items=items)
+        same(in_memory.at_least(3.5), reading.ratings, strategy="jlt", users=users, items=items)
         assert len(reading.ratings) == len(in_memory.at_least(3.5).select(users, items))
 
 
@@ -98,9 +98,12 @@ def test_a_table_of_the_catalogue_without_times(rows, table, spark, tmp_path):
     spark.read.parquet(str(tmp_path / "plain.parquet")).write.saveAsTable("plain_ratings")
     try:
         with open_ratings("table:plain_ratings", session=spark) as reading:
-            same(Ratings.of(plain), reading.ratings, bounds=Bounds(rating_bound=5, rating_step=0.5))
+            same(Ratings.of(plain), reading.ratings, strategy=JLT(dim=4), bounds=STARS)
     finally:
         spark.sql("drop table plain_ratings")
+
+
+STARS = Bounds(rating_bound=5, rating_step=0.5)
 
 
 def test_times_without_a_zone_are_utc(spark, tmp_path):

@@ -267,8 +267,8 @@ def outcome_tables(measured: Comparison) -> list[Table]:
     """Return NDCG@10 of every model, and the differences that matter; three columns each, which fit a phone."""
     rows = []
     for model in measured.models:
-        cells = {stratum: cell for stratum, _, (cell,) in measured.rows(model, "sampled", ["NDCG@10"])}
-        rows.append(Row([model, *(cells[stratum] for stratum in STRATA)], strong=model == RELEASE))
+        cells = (measured.cell(model, "sampled", stratum, "NDCG@10") for stratum in STRATA)
+        rows.append(Row([model, *cells], strong=model == RELEASE))
     columns = [Column(f"{stratum} users", _group(measured, stratum)) for stratum in STRATA]
     figures = Table("ndcg-table", "NDCG@10, mean ± standard error", [Column("method", numeric=False), *columns], rows)
     pairs = []

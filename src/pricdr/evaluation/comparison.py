@@ -71,11 +71,11 @@ class _Compared(ABC):
     @cached_property
     @abstractmethod
     def differences(self) -> tuple[PairedDifference, ...]:
-        """Return the difference between each further model and the first."""
+        """Return the difference between each further model and the first, by the metric that models are compared by."""
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Return tables and verdicts line by line."""
+        """Return tables and verdicts line by line. Names are as given: whoever shows a line to people escapes them."""
 
     @cached_property
     def verdicts(self) -> tuple[PairedDifference, ...]:
@@ -143,7 +143,7 @@ class Comparison(_Compared):
 
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
-        """Return the difference in NDCG@10 between each further model and the first, per ranking and stratum."""
+        """Return the difference between each further model and the first, per ranking and stratum."""
         baseline, *others = self.models
         return tuple(
             self.difference(model, ranking, stratum, compare(self._compared(model, ranking)[keep], base[keep]))
@@ -158,16 +158,9 @@ class Comparison(_Compared):
         self, model: str, ranking: Ranking, stratum: str, difference: Difference, by_split: tuple[float, ...] = ()
     ) -> PairedDifference:
         """Return a difference between a model and the first, with all that a verdict on it needs."""
-        return PairedDifference(
-            model=model,
-            baseline=self.models[0],
-            ranking=ranking,
-            stratum=stratum,
-            metric=self.compared_by,
-            difference=difference,
-            by_split=by_split,
-            trainings=(self.trainings.get(model), self.trainings.get(self.models[0])),
-        )
+        first, metric = self.models[0], self.compared_by
+        trainings = self.trainings.get(model), self.trainings.get(first)
+        return PairedDifference(model, first, ranking, stratum, metric, difference, by_split, trainings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that ``pricdr evaluate`` shows, as ``--json`` writes it; the user guide lists the keys.
@@ -176,7 +169,10 @@ class Comparison(_Compared):
         under the models' names where there are several. A stratum without users has zeros.
         """
         figures: dict[str, Any] = {
-            model: {ranking: self._figures(metrics) for ranking, metrics in rankings.items()}
+            model: {
+                ranking: {stratum: self._figures(model, ranking, stratum) for stratum in self.strata}
+                for ranking in rankings
+            }
             for model, rankings in self.values.items()
         }
         layout = {
@@ -205,17 +201,20 @@ class Comparison(_Compared):
         """
         from pricdr.data.tables import texts, to_frame
 
-        names, numbers = [], []
-        for model, rankings in self.values.items():
-            for ranking, metrics in rankings.items():
-                for stratum, keep in self.strata.items():
-                    for metric, values in metrics.items():
-                        kept = values[keep]
-                        names.append((model, ranking, stratum, metric))
-                        numbers.append((kept.mean() if len(kept) else np.nan, standard_error(kept), len(kept)))
+        names = [
+            (model, ranking, stratum, metric)
+            for model, rankings in self.values.items()
+            for ranking, metrics in rankings.items()
+            for stratum, metric in product(self.strata, metrics)
+        ]
         text = zip(("model", "ranking", "stratum", "metric"), map(texts, zip(*names, strict=True)), strict=True)
-        means, errors, users = map(np.array, zip(*numbers, strict=True))
+        means, errors, users = map(np.array, zip(*(self.figure(*name) for name in names), strict=True))
         return to_frame({**dict(text), "value": means, "standard_error": errors, "users": users}, library)
+
+    def figure(self, model: str, ranking: Ranking, stratum: str, metric: str) -> tuple[float, float, int]:
+        """Return a mean, its standard error and the number of users; nan where there are too few of them."""
+        kept = self.values[model][ranking][metric][self.strata[stratum]]
+        return float(kept.mean()) if len(kept) else np.nan, standard_error(kept), len(kept)
 
     def per_user(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
         """Return a data frame with one row per model, ranking and user, and every metric; see :meth:`to_frame`."""
@@ -239,10 +238,7 @@ class Comparison(_Compared):
         }
 
     def lines(self) -> list[str]:
-        """Return the tables and verdicts line by line, as ``pricdr evaluate`` prints them.
-
-        Names are as given: whoever shows a line to people escapes what is not printable in it.
-        """
+        """Return the tables and verdicts line by line, as ``pricdr evaluate`` prints them."""
         lines = [] if self.protocol == ONE_AT_RANDOM else [f"tested by {self.protocol}"]
         for ranking in self.rankings:
             lines += [self.title(ranking), *_text_of(self.tables(ranking))]
@@ -252,18 +248,15 @@ class Comparison(_Compared):
         """Return what a ranking is called, and among which candidates it ranks."""
         return _TITLES[ranking] if self.one_item_each or ranking != "sampled" else _AVERAGED
 
-    def rows(self, model: str, ranking: Ranking, metrics: Sequence[str]) -> Iterator[tuple[str, int, list[str]]]:
-        """Yield each stratum, its users, and the means of these metrics with their standard errors, as text."""
-        for stratum, keep in self.strata.items():
-            kept = [self.values[model][ranking][name][keep] for name in metrics]
-            yield stratum, int(keep.sum()), list(map(_cell, kept))
+    def cell(self, model: str, ranking: Ranking, stratum: str, metric: str) -> str:
+        """Return a mean with its standard error as text."""
+        return _cell(*self.figure(model, ranking, stratum, metric))
 
     def tables(self, ranking: Ranking) -> list[Table]:
         """Return one row per model and kind of users with every metric, and the differences from the first model."""
         figures = [
-            (model, stratum, f"{users:,}", *cells)
-            for model in self.models
-            for stratum, users, cells in self.rows(model, ranking, self.metrics)
+            (model, stratum, f"{keep.sum():,}", *(self.cell(model, ranking, stratum, name) for name in self.metrics))
+            for model, (stratum, keep) in product(self.models, self.strata.items())
         ]
         header = ("model", "kind", "users", *self.metrics)
         tables = [table(f"{ranking}-figures", f"{ranking} ranking", header, figures, names=2)]
@@ -308,14 +301,12 @@ class Comparison(_Compared):
     def _compared(self, model: str, ranking: Ranking) -> Float64Array:
         return self.values[model][ranking][self.compared_by]
 
-    def _figures(self, metrics: Metrics) -> dict[str, dict[str, Any]]:
-        """Return the means of each stratum, its users, and the standard errors, null for fewer than two users."""
-        figures: dict[str, dict[str, Any]] = {}
-        for stratum, keep in self.strata.items():
-            errors = {name: standard_error(own[keep]) if keep.sum() > 1 else None for name, own in metrics.items()}
-            means = {name: float(own[keep].mean()) if keep.any() else 0.0 for name, own in metrics.items()}
-            figures[stratum] = {**means, "users": int(keep.sum()), "standard_error": errors}
-        return figures
+    def _figures(self, model: str, ranking: Ranking, stratum: str) -> dict[str, Any]:
+        """Return every mean, 0 without users, and every standard error, null for fewer than two users."""
+        found = {metric: self.figure(model, ranking, stratum, metric) for metric in self.values[model][ranking]}
+        means = {name: mean if users else 0.0 for name, (mean, _, users) in found.items()}
+        errors = {name: error if users > 1 else None for name, (_, error, users) in found.items()}
+        return {**means, "users": int(self.strata[stratum].sum()), "standard_error": errors}
 
 
 def _text_of(tables: Iterable[Table]) -> Iterator[str]:
@@ -333,11 +324,9 @@ def _text_of(tables: Iterable[Table]) -> Iterator[str]:
                 yield "    " + "  ".join(padded)
 
 
-def _cell(values: Float64Array) -> str:
+def _cell(mean: float, error: float, count: int) -> str:
     """Return a mean and its standard error, which a single user does not have."""
-    if not len(values):
-        return "–"
-    return f"{values.mean():.4f}" + (f" ± {standard_error(values):.4f}" if len(values) > 1 else "")
+    return f"{mean:.4f}" + (f" ± {error:.4f}" if count > 1 else "") if count else "–"
 
 
 def evaluate(
@@ -350,6 +339,9 @@ def evaluate(
 ) -> Comparison:
     """Rank every user's held-out test items under each model and compare the models, user by user.
 
+    ``print`` shows the figures as tables, ``to_frame`` gives a data frame. A model that has other users or items than
+    the split, or was trained on what the split holds out, is refused (``InputError``).
+
     Args:
         models: Models trained on ``split.train``, by name; the others are compared with the first. Of pairs of a name
             and a model, one model at a time is held.
@@ -357,12 +349,6 @@ def evaluate(
         ranking: Among the 99 stored negatives (sampled), among all items the user has not rated (full), or both.
         cutoffs: The values of k, at which HR, NDCG, MRR, Recall and MAP are measured.
         progress: True shows how far it has come; a function is called while users are ranked.
-
-    Returns:
-        The figures; ``print`` shows them as tables, ``to_frame`` gives a data frame.
-
-    Raises:
-        InputError: A model has other users or items than the split, or was trained on what the split holds out.
     """
     rankings = RANKINGS if ranking == "both" else tuple(name for name in RANKINGS if name == ranking)
     if not rankings:
@@ -448,18 +434,14 @@ class RepeatedComparison(_Compared):
 
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
-        """Return the difference in NDCG@10 between each further model and the first, split by split.
-
-        A stratum that fewer than two splits have users of is left out.
-        """
+        """Return the difference split by split; a stratum that fewer than two splits have users of is left out."""
         baseline, *others = self.models
         found = []
         for ranking, model, stratum in product(self._first.rankings, others, self._first.strata):
-            pairs = zip(self._means(model, ranking, stratum), self._means(baseline, ranking, stratum), strict=True)
-            gains = tuple(own - before for own, before in pairs)
+            gains = self._means(model, ranking, stratum) - self._means(baseline, ranking, stratum)
             if len(gains) > 1:
-                over = over_repetitions(np.array(gains))
-                found.append(self._first.difference(model, ranking, stratum, over, by_split=gains))
+                by_split = tuple(gains.tolist())
+                found.append(self._first.difference(model, ranking, stratum, over_repetitions(gains), by_split))
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -469,7 +451,7 @@ class RepeatedComparison(_Compared):
             "metric": self._first.compared_by,
             "models": {
                 model: {
-                    ranking: {stratum: list(self._means(model, ranking, stratum)) for stratum in self._first.strata}
+                    ranking: {stratum: self._means(model, ranking, stratum).tolist() for stratum in self._first.strata}
                     for ranking in self._first.rankings
                 }
                 for model in self.models
@@ -478,7 +460,7 @@ class RepeatedComparison(_Compared):
         }
 
     def lines(self) -> list[str]:
-        """Return the figures and the verdicts line by line. Names are as given."""
+        """Return the figures and the verdicts line by line."""
         return [*_text_of(self.tables()), *verdict_lines(self.verdicts)]
 
     @property
@@ -492,10 +474,13 @@ class RepeatedComparison(_Compared):
         names = ("model", "ranking", "kind")
         means = []
         for ranking, model, stratum in product(self._first.rankings, self.models, self._first.strata):
-            values = np.array(list(self._means(model, ranking, stratum)))
+            values = self._means(model, ranking, stratum)
             if len(values) > 1:
-                means.append((model, ranking, stratum, _cell(values)))
-        gains = [(one.model, one.ranking, one.stratum, one.gains) for one in self.differences]
+                means.append((model, ranking, stratum, _cell(values.mean(), standard_error(values), len(values))))
+        gains = [
+            (one.model, one.ranking, one.stratum, " ".join(f"{gain:+.4f}" for gain in one.by_split))
+            for one in self.differences
+        ]
         caption = f"difference from {self.models[0]}, split by split"
         return [
             table("splits-means", self.title, (*names, "mean"), means, names=3),
@@ -512,9 +497,8 @@ class RepeatedComparison(_Compared):
     def _first(self) -> Comparison:
         return next(iter(self.comparisons.values()))
 
-    def _means(self, model: str, ranking: Ranking, stratum: str) -> Iterator[float]:
-        """Yield the mean over users of each split that has any in the stratum."""
-        for comparison in self.comparisons.values():
-            kept = comparison.values[model][ranking][comparison.compared_by][comparison.strata[stratum]]
-            if len(kept):
-                yield float(kept.mean())
+    def _means(self, model: str, ranking: Ranking, stratum: str) -> Float64Array:
+        """Return the mean over users of each split that has any in the stratum."""
+        metric = self._first.compared_by
+        figures = (comparison.figure(model, ranking, stratum, metric) for comparison in self.comparisons.values())
+        return np.array([mean for mean, _, users in figures if users])

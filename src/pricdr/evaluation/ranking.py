@@ -69,14 +69,16 @@ def _pattern(matrix: RatingMatrix) -> RatingMatrix:
     return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def sampled_ranks(scorer: ScoreCandidates, held_out: HeldOut, *, progress: Progress = silent) -> Float64Array:
+def sampled_ranks(
+    scorer: ScoreCandidates, held_out: HeldOut, *, at_once: int = _USERS_PER_BLOCK, progress: Progress = silent
+) -> Float64Array:
     """Return the ranks of the held-out items among their stored negatives, asking for no other score."""
     sampled = np.empty(len(held_out))
-    for start in range(0, len(held_out), _USERS_PER_BLOCK):
-        part = held_out.only(np.s_[start : start + _USERS_PER_BLOCK])
+    for start in range(0, len(held_out), at_once):
+        part = held_out.only(np.s_[start : start + at_once])
         scores = scorer(part.users, np.column_stack([part.items, part.negatives])).astype(np.float64)
         if not np.isfinite(scores).all():
             raise InputError("a model must give every user a finite score for every item")
-        sampled[start : start + _USERS_PER_BLOCK] = rank_of(scores[:, 0], scores[:, 1:])
-        progress("ranking", min(start + _USERS_PER_BLOCK, len(held_out)), len(held_out))
+        sampled[start : start + at_once] = rank_of(scores[:, 0], scores[:, 1:])
+        progress("ranking", min(start + at_once, len(held_out)), len(held_out))
     return sampled

@@ -178,7 +178,7 @@ class Verdict(Enum):
         return cls.HELPS if difference.low > 0 else cls.HURTS if difference.high < 0 else cls.UNCLEAR
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PairedDifference:
     """How much better a model is than the first one, over the same users of one stratum, or on the same splits."""
 
@@ -191,16 +191,10 @@ class PairedDifference:
     by_split: tuple[float, ...] = ()
     """Of several splits: one mean over users for each that has such users."""
     trainings: tuple[Training | None, Training | None] = (None, None)
-    """What the two were trained by, where they say."""
 
     def about(self) -> dict[str, str]:
         """Return what is compared with what, by whom, for whom and by which metric."""
         return {name: getattr(self, name) for name in ("model", "baseline", "ranking", "stratum", "metric")}
-
-    @property
-    def gains(self) -> str:
-        """Return the difference on each split, as text."""
-        return " ".join(f"{gain:+.4f}" for gain in self.by_split)
 
     @property
     def verdict(self) -> Verdict:
@@ -230,14 +224,11 @@ class PairedDifference:
         if d.low == d.high == 0:
             same = f"{self.metric} is the same {'for every user' if splits == 1 else 'on every split'}"
             return f"{JUDGED[self.stratum]}: {subject} makes no difference{against}, {same}"
-        words = {
-            Verdict.HELPS: f"{subject} helps{against}",
-            Verdict.HURTS: f"{subject} hurts{against}",
-            Verdict.UNCLEAR: f"it cannot be told whether {subject} helps{against}",
-        }[self.verdict]
+        unclear = self.verdict is Verdict.UNCLEAR
+        words = f"it cannot be told whether {subject} helps" if unclear else f"{subject} {self.verdict.value}"
         interval = f"95 % interval {d.low:+.4f} to {d.high:+.4f}"
         over = f", over {splits} splits" if splits > 1 else ""
-        return f"{JUDGED[self.stratum]}: {words} ({self.metric} {d.mean:+.4f}, {interval}{over})"
+        return f"{JUDGED[self.stratum]}: {words}{against} ({self.metric} {d.mean:+.4f}, {interval}{over})"
 
     @property
     def advice(self) -> tuple[str, ...]:

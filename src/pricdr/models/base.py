@@ -87,7 +87,6 @@ class Method(ABC):
     name: ClassVar[str]
     """What the command line and specs call it."""
     summary: ClassVar[str]
-    """What it is, in a few words."""
     space: ClassVar[SearchSpace] = {}
     """What a search tries; empty where there is nothing to tune."""
     narrow_space: ClassVar[SearchSpace | None] = None
@@ -146,8 +145,7 @@ class Method(ABC):
         """
         if validation is not None and chosen is not None:
             raise ParameterError("give validation to choose by, or what was chosen before, not both")
-        self._require_access(release, plaintext_source)
-        data, origin = _lined_up(Ratings.of(target), release, plaintext_source, allow_not_private=allow_not_private)
+        data, origin = self._lined_up(target, release, plaintext_source, allow_not_private=allow_not_private)
         sizes = f"{len(data.target.users):,} users x {len(data.items):,} items"
         with log.reporting_to(progress) as run_log:
             if validation is None and chosen is None and (self.options is not None or isinstance(self, ReleaseMethod)):
@@ -168,8 +166,15 @@ class Method(ABC):
         about = Origin(self.settings(), software=f"pricdr {__version__}", **origin)
         return replace(model, chosen=settled, origin=about)
 
-    def _require_access(self, release: "Release | None", plaintext_source: RatingsLike | None) -> None:
-        """Refuse what the method cannot see, and nothing where it needs something."""
+    def _lined_up(
+        self,
+        target: RatingsLike,
+        release: "Release | None",
+        plaintext_source: RatingsLike | None,
+        *,
+        allow_not_private: bool,
+    ) -> tuple[TrainingData, dict[str, Any]]:
+        """Return what is trained on, and what a model records of it: fields of ``Origin``."""
         if release is not None and plaintext_source is not None:
             raise ParameterError("give a release or a plaintext source, not both")
         given = DataAccess.TARGET if release is None else DataAccess.RELEASE
@@ -177,6 +182,27 @@ class Method(ABC):
         if given not in self.data_access():
             accepted = " or ".join(access.value for access in self.data_access())
             raise ParameterError(f"method {self.name} takes {accepted}, not {given.value}")
+        own = Ratings.of(target)
+        trained_on = {"trained_on": own.fingerprint()}
+        if plaintext_source is not None:
+            return TrainingData.plaintext(own, Ratings.of(plaintext_source)), {**trained_on, "plaintext_source": True}
+        if release is None:
+            return TrainingData.target_only(own), trained_on
+        if not release.certificate.private and not allow_not_private:
+            raise InputError(
+                "the release is marked NOT PRIVATE and must not be used "
+                "(allow_not_private, or --allow-not-private, is for experiments)"
+            )
+        data = TrainingData.of(own, release)
+        return data, {
+            **trained_on,
+            "release": release.sha256(),
+            # Only a signature that was checked says anything about who made the release.
+            "release_signed_by": release.certificate.signed_by if release.verified else None,
+            "release_covers": (int(data.present[: len(own.users)].sum()), len(own.users)),
+            "certificate": release.certificate,
+            "release_verified": release.verified,
+        }
 
     @abstractmethod
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -196,29 +222,3 @@ class ReleaseMethod(Method):
 
 class PlaintextMethod(Method):
     """NOT PRIVATE: a method that sees the source's ratings as they are. For comparison only."""
-
-
-def _lined_up(
-    target: Ratings, release: "Release | None", plaintext_source: RatingsLike | None, *, allow_not_private: bool
-) -> tuple[TrainingData, dict[str, Any]]:
-    """Return what is trained on, and what a model records of it: fields of ``Origin``."""
-    trained_on = {"trained_on": target.fingerprint()}
-    if plaintext_source is not None:
-        return TrainingData.plaintext(target, Ratings.of(plaintext_source)), {**trained_on, "plaintext_source": True}
-    if release is None:
-        return TrainingData.target_only(target), trained_on
-    if not release.certificate.private and not allow_not_private:
-        raise InputError(
-            "the release is marked NOT PRIVATE and must not be used "
-            "(allow_not_private, or --allow-not-private, is for experiments)"
-        )
-    data = TrainingData.of(target, release)
-    return data, {
-        **trained_on,
-        "release": release.sha256(),
-        # Only a signature that was checked says anything about who made the release.
-        "release_signed_by": release.certificate.signed_by if release.verified else None,
-        "release_covers": (int(data.present[: len(target.users)].sum()), len(target.users)),
-        "certificate": release.certificate,
-        "release_verified": release.verified,
-    }

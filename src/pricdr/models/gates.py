@@ -40,9 +40,8 @@ _ITERATIONS: Final = 4
 
 FEWEST: Final = 10
 """Fewer cold users show little: two of them are both served better by chance in one case of four."""
-_STAND_IN_SHARE: Final = 0.2
-_MIN_STAND_INS, _MAX_STAND_INS = 30, 1000
-"""Of the users with a history and a row. They cost little: their rows are left out only while a choice is made."""
+_STAND_IN_SHARE, _MIN_STAND_INS, _MAX_STAND_INS = 0.2, 30, 1000
+"""Of the users with a history and a row, at most a third. They cost little: rows are left out only to choose."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,7 @@ class Gates:
     trust: Trust | None
     """How far the source is trusted where that is settled by now; None where newcomers and validation must choose."""
     newcomers: Newcomers | None
-    """Who shows what a row is worth on its own; None where nothing is left to choose."""
+    """None where nothing is left to choose."""
 
     @classmethod
     def of(
@@ -178,7 +177,6 @@ def select_newcomers(data: TrainingData, validation: HeldOut | None, *, seed: in
 
 
 def _draw_stand_ins(candidates: IntArray, simulation: Simulation) -> IntArray:
-    """Return a fifth of the candidates, but at least thirty, and at most a thousand and a third of them."""
     count = min(max(round(_STAND_IN_SHARE * len(candidates)), _MIN_STAND_INS), _MAX_STAND_INS, len(candidates) // 3)
     return np.sort(simulation.generator("stand-ins").permutation(candidates)[:count])
 
@@ -190,10 +188,7 @@ def _mask(users: IntArray, count: int) -> BoolArray:
 
 
 def _held_out(data: TrainingData, users: IntArray, simulation: Simulation) -> HeldOut:
-    """Hold out one rating of each user, to be ranked among 99 items the user has not rated, or as many as there are.
-
-    This also works where there are too few items to set any aside in the usual way.
-    """
+    """Hold out one rating of each user, to be ranked among 99 unrated items, or as many as there are."""
     ratings, n_items = data.ratings, data.ratings.shape[1]
     rows = [ratings.indices[ratings.indptr[user] : ratings.indptr[user + 1]] for user in users]
     count = min(NEGATIVES, n_items - max((len(rated) for rated in rows), default=n_items))

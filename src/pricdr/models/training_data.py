@@ -18,20 +18,13 @@ from pricdr.models.fitted import FittedModel, Vectors
 if TYPE_CHECKING:
     from pricdr.release import Release
 
-_EXAMPLES: Final = 3
-_SHOWN: Final = 30
-"""The most characters of an id that is shown as an example."""
-
 
 def unshared_ids(target_users: Sequence[str], release_users: Sequence[str]) -> str:
-    """Return a few ids of each side that the other does not have, to show how they differ.
-
-    The target knows the ids of both parties.
-    """
+    """Return a few ids of each side that the other does not have, cut short; the target knows those of both parties."""
     shown = []
     for users, others in ((target_users, set(release_users)), (release_users, set(target_users))):
-        alone = islice((user for user in users if user not in others), _EXAMPLES)
-        shown.append(", ".join(repr(printable(user[:_SHOWN])) for user in alone) or "none")
+        alone = islice((user for user in users if user not in others), 3)
+        shown.append(", ".join(repr(printable(user[:30])) for user in alone) or "none")
     return "only in the target: {}; only in the release: {} (are they ids of the same kind?)".format(*shown)
 
 
@@ -81,12 +74,10 @@ class TrainingData:
         # copies that centring and shortening make.
         cells = (2 * len(at) + 5 * len(users)) * matrix.shape[1]
         require_memory(4 * cells, f"a release of {matrix.shape[1]:,} numbers a row, for {len(at):,} users,")
-        places = np.array([at[user] for user in users])
-        rows = np.zeros((len(at), matrix.shape[1]), dtype=np.float32)
-        centred = _shortened(matrix)
+        places, centred = np.array([at[user] for user in users]), _shortened(matrix)
+        rows, present = np.zeros((len(at), matrix.shape[1]), dtype=np.float32), np.zeros(len(at), dtype=bool)
         # A release says nothing by its scale: noise and the number of ratings set it.
         rows[places] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
-        present = np.zeros(len(at), dtype=bool)
         present[places] = True
         return cls(target, rows, present, others)
 

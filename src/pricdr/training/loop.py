@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pricdr.arrays import Float64Array
+from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.splits import HeldOut
 from pricdr.errors import (
     InputError,
@@ -25,7 +25,8 @@ from pricdr.errors import (
     require_positive,
     require_seed,
 )
-from pricdr.evaluation.metrics import per_user, rank_of
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.randomness import Simulation
 from pricdr.training.checkpoints import RunState
@@ -223,17 +224,14 @@ def require_trainable(weights: int) -> None:
 @torch.no_grad()
 def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> Float64Array:
     """Return the NDCG@10 of each held-out item among its stored negatives, scored on the device in blocks."""
-    ranks = [np.zeros(0)]
-    for start in range(0, len(held_out), _USERS_AT_ONCE):
-        block = slice(start, start + _USERS_AT_ONCE)
-        # In blocks: a hundred scores for each of millions of users would take gigabytes.
-        candidates = np.column_stack([held_out.items[block], held_out.negatives[block]])
-        users = torch.as_tensor(held_out.users[block], device=device)
-        scores = score(users, torch.as_tensor(candidates, device=device)).double().cpu().numpy()
-        if not np.isfinite(scores).all():
+
+    def on_device(users: IntArray, candidates: IntArray) -> Float64Array:
+        scores = score(*(torch.as_tensor(numbers, device=device) for numbers in (users, candidates)))
+        if not bool(torch.isfinite(scores).all()):
             raise TrainingError(f"scores are no longer finite numbers: {_REMEDY}")
-        ranks.append(rank_of(scores[:, 0], scores[:, 1:]))
-    return per_user(np.concatenate(ranks))["NDCG@10"]
+        return scores.double().cpu().numpy()
+
+    return per_user(sampled_ranks(on_device, held_out, at_once=_USERS_AT_ONCE))["NDCG@10"]
 
 
 def arrays_identity(*arrays: npt.NDArray[Any]) -> str:

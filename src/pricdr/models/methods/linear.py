@@ -344,7 +344,7 @@ class _EASEMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class EASE(_EASEMethod, TargetMethod):
-    """Each item predicted from all the others by ridge regression with a zero diagonal (Steck, WWW 2019).
+    """Each item predicted from the others by ridge regression with a zero diagonal (Steck, WWW 2019).
 
     A user without ratings gets what is popular.
     """

@@ -252,14 +252,69 @@ def _locked(staged: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def is_held(staged: Path) -> bool:
-    """Return whether a process holds the lock of a file or folder; False if it no longer exists."""
-    with _locked(staged) as free:
-        return not free
+def require_only_writer(staging: Path, path: Path) -> None:
+    """Refuse, with :class:`BusyError`, an output that another run is staging; ``staging`` is our own, and locked.
+
+    If two runs start at the same instant, both may be refused.
+    """
+    for other in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
+        if other != staging:
+            with _locked(other) as free:
+                if not free:
+                    raise _busy(path, other.name.rpartition("-")[2])
 
 
-def _busy(path: Path) -> BusyError:
-    return BusyError(f"{path} is in use by another run: nothing was spent; try again when it has ended")
+@contextmanager
+def only_run(file: Path, outcome: str = "nothing was spent") -> Iterator[None]:
+    """Allow one run at a time with a ledger or a state; :class:`BusyError`, with this outcome, where another has it.
+
+    The lock is held for a whole run, so that a run which a timer starts while the last one is still working does not
+    spend on the same week twice. It is a hidden file beside it: every change replaces the file itself, and its lock
+    with it. The system releases the locks of a process that dies, however it dies.
+    """
+    file = file.resolve()  # one lock, by whatever name the file is given
+    if not file.name:
+        raise OutputError(f"cannot lock {file}: this is a folder, a file is needed")
+    lock = file.with_name(f".{file.name}.lock")
+    descriptor = _acquired(lock, file, outcome)
+    try:
+        yield
+    finally:
+        try:
+            discard(lock)  # while the lock is held: afterwards the file may be another run's
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a forked child has the descriptor too
+            os.close(descriptor)
+
+
+def _acquired(lock: Path, file: Path, outcome: str) -> int:
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
+        except OSError as error:
+            raise OutputError(f"cannot lock {file}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                with suppress(OSError):  # a full disk: the lock holds without our process number in it
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, f"{os.getpid()}\n".encode())
+                return descriptor
+        except BlockingIOError as error:
+            holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise _busy(file, holder, outcome) from error
+        except FileNotFoundError:
+            pass  # the run before this one has just ended and removed its file
+        except OSError as error:
+            os.close(descriptor)
+            raise OutputError(f"cannot lock {file}: {error.strerror}") from error
+        os.close(descriptor)
+
+
+def _busy(path: Path, holder: str = "", outcome: str = "nothing was spent") -> BusyError:
+    who = f"another run (process {holder})" if holder.isdecimal() else "another run"
+    return BusyError(f"{path} is in use by {who}: {outcome}; try again when it has ended")
 
 
 def _is_dead(number: str) -> bool:

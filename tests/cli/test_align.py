@@ -13,7 +13,7 @@ import pytest
 
 from pricdr.alignment import curve
 from pricdr.alignment.messages import Message, load_message, read_record
-from pricdr.cli.run_lock import only_run
+from pricdr.files import only_run
 
 KILLED_AT_EVERY_STEP = """
 import json, os, signal, sys

@@ -14,8 +14,8 @@ from contextlib import nullcontext
 import polars as pl
 import pytest
 
-from pricdr.cli.run_lock import only_run
 from pricdr.extras import SERVE
+from pricdr.files import only_run
 from tests.serving.conftest import small_model
 
 

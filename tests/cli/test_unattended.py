@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pricdr import Ledger, progress
-from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
+from pricdr.files import only_run, require_only_writer
 from tests.settings import config
 
 NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")

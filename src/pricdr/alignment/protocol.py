@@ -357,8 +357,8 @@ def read_list(path: Path) -> tuple[str, ...]:
     return () if empty else read_ids(path)
 
 
-def require_unchanged(alignment: Alignment, users: Path) -> None:
-    """Refuse a list that is not byte for byte what ``finish`` wrote, or whose record differs from ours."""
+def keep_unchanged(alignment: Alignment, users: Path) -> None:
+    """Refuse a list that is not byte for byte what ``finish`` wrote, or with another record; write a missing one."""
     with explaining_os_errors(users):
         digest = _digest(users)
     if digest.hex() != alignment.record.users_sha256:
@@ -366,7 +366,9 @@ def require_unchanged(alignment: Alignment, users: Path) -> None:
             f"{named(users)}: the file was changed in transit: check line endings, byte order mark and the last line"
         )
     beside = record_beside(users)
-    if os.path.lexists(beside):
+    if not os.path.lexists(beside):
+        write_once(beside, [alignment.record.content()])
+    else:
         theirs, ours = read_record(beside).model_dump(mode="json"), alignment.record.model_dump(mode="json")
         for field, value in ours.items():
             if theirs[field] != value:

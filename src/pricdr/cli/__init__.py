@@ -130,7 +130,7 @@ for name, command in _COMMANDS.items():
 
 
 @app.callback(invoke_without_command=True)
-def options(
+def root(
     context: typer.Context,
     version: Annotated[bool, Option("--version", help="Show the version and exit.")] = False,
 ) -> None:

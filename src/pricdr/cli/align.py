@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 import pricdr
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.run_lock import only_run
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
+from pricdr.files import PRIVATE, only_run, replace_file, require_writable, write_new
 
 if TYPE_CHECKING:
     from pricdr.alignment.curve import Blinder
@@ -33,12 +33,8 @@ MostOption: TypeAlias = Annotated[
     int | None,
     Option(min=1, help="Refuse a message in which the other side shows more ids than this.  [default: no limit]"),
 ]
-OwnOption: TypeAlias = Annotated[
-    Path | None, Option(help="A private CSV file to create: user (as listed) and own (your spelling).")
-]
-ProcessesOption: TypeAlias = Annotated[
-    int | None, Option(min=1, help="Number of worker processes.  [default: one per core]")
-]
+OwnOption: TypeAlias = Annotated[Path | None, Option(help="A private CSV file to create: user, own (your spelling).")]
+ProcessesOption: TypeAlias = Annotated[int | None, Option(min=1, help="Worker processes.  [default: one per core]")]
 app = typer.Typer(
     help="Find the users that two companies share. Neither learns about any others.\n\n"
     "One company runs start, the other answer, the first finish. If both are to learn the common users, the second "
@@ -61,11 +57,11 @@ def start(
     The other side answers it with align answer. The message shows how many ids you have, unless --pad-to hides it, and
     whether both sides learn the common users. If the command is interrupted, run it again to resume.
     """
-    from pricdr.alignment.protocol import begin, first_message
+    from pricdr.alignment import protocol
 
     own = _read_own_ids(ids, normalise, out, state)
-    new = begin(own, who_learns="both" if both else "starter", pad_to=pad_to)
-    message = _send(out, state, new, first_message, processes)
+    new = protocol.begin(own, who_learns="both" if both else "starter", pad_to=pad_to)
+    message = _send(out, state, new, protocol.first_message, processes)
     shown = message.header.starter_ids
     say(f"{out}: {shown:,} ids, blinded{_padding(shown, own)}")
     say(f"session {message.header.session}; SHA-256 of the message: {message.sha256}")
@@ -79,9 +75,7 @@ def answer(
     out: Annotated[Path, Option(help="The message to create and send back.")],
     state: Annotated[Path, Option(help="The state file to create, for align accept; keep it secret.")],
     normalise: NormaliseOption = "exact",
-    both: Annotated[
-        bool, Option("--both", help="Refuse a message with which only the other side learns the common users.")
-    ] = False,
+    both: Annotated[bool, Option("--both", help="Refuse a message unless both sides learn the common users.")] = False,
     pad_to: PadOption = None,
     at_most: MostOption = None,
     processes: ProcessesOption = None,
@@ -98,17 +92,17 @@ def answer(
 
     If the command is interrupted, run it again to resume.
     """
+    from pricdr.alignment import protocol
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import begin_answer, second_message
 
     own = _read_own_ids(ids, normalise, out, state)
     with progress_bar(f"reading {message}"):
         received = load_message(message, at_most=at_most)
     with _naming(message):
-        new = begin_answer(received, own, pad_to=pad_to)
+        new = protocol.begin_answer(received, own, pad_to=pad_to)
         if both and received.header.who_learns != "both":
             raise InputError("with this message only the other side learns the common users, but you gave --both")
-    reply = _send(out, state, new, lambda at, blinder: second_message(at, received, blinder), processes)
+    reply = _send(out, state, new, lambda at, blinder: protocol.second_message(at, received, blinder), processes)
     header = reply.header
     say(
         f"{out}: the other side's {header.starter_ids:,} ids, blinded again, and your {header.answerer_ids:,} ids, "
@@ -135,30 +129,23 @@ def finish(
     The list has one user per line, in the order of bytes; publish takes it as --users. A state accepts one answer and
     refuses any other from then on. If the command is interrupted, run it again to resume.
     """
+    from pricdr.alignment import protocol
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import (
-        begin_finish,
-        finish as common_users,
-        read_state,
-        require_new_outputs,
-        write_alignment,
-    )
-    from pricdr.files import PRIVATE, replace_file
 
     with only_run(state, "nothing was done"):
         with progress_bar(f"reading {message}"):
-            current = read_state(state)
+            current = protocol.read_state(state)
             with _naming(state):
                 current.require("started", "finishing")
             if current.step == "started":  # otherwise an interrupted run may have written them
-                require_new_outputs(out, own_ids)
+                protocol.require_new_outputs(out, own_ids)
             received = load_message(message, at_most=at_most)
         with _naming(message):
-            bound = begin_finish(current, received)
+            bound = protocol.begin_finish(current, received)
             replace_file(state, bound.content(), mode=PRIVATE)
             with _blinding(processes) as blinder:
-                alignment, after = common_users(bound, received, blinder)
-        write_alignment(alignment, out, own_ids=own_ids)
+                alignment, after = protocol.finish(bound, received, blinder)
+        protocol.write_alignment(alignment, out, own_ids=own_ids)
         replace_file(state, after.content(), mode=PRIVATE)
     _say_alignment(alignment, out, own_ids)
     if alignment.record.who_learns == "both":
@@ -177,29 +164,18 @@ def accept(
     not one of yours, or if the list or its record was changed. No check can tell whether the other side left a user
     out.
     """
-    from pricdr.alignment.messages import record_beside
-    from pricdr.alignment.protocol import (
-        accept as check_list,
-        read_list,
-        read_state,
-        require_unchanged,
-        write_once,
-        write_own_ids,
-    )
-    from pricdr.files import PRIVATE, replace_file
+    from pricdr.alignment import protocol
 
     with only_run(state, "nothing was done"):
         with progress_bar(f"reading {users}"):
-            current = read_state(state)
+            current = protocol.read_state(state)
             with _naming(state):
                 current.require("answered")
-            listed = read_list(users)
+            listed = protocol.read_list(users)
         with _naming(users):
-            alignment, after = check_list(current, listed)
-        require_unchanged(alignment, users)
-        if not os.path.lexists(record_beside(users)):
-            write_once(record_beside(users), [alignment.record.content()])
-        write_own_ids(alignment, own_ids)
+            alignment, after = protocol.accept(current, listed)
+        protocol.keep_unchanged(alignment, users)
+        protocol.write_own_ids(alignment, own_ids)
         replace_file(state, after.content(), mode=PRIVATE)
     _say_alignment(alignment, users, own_ids)
 
@@ -207,7 +183,6 @@ def accept(
 def _read_own_ids(path: Path, rule: "Normalisation", out: Path, state: Path) -> "NormalisedIds":
     """Return the normalised ids in a file, once it is clear that a message and a state can be written."""
     from pricdr.alignment.normalisation import NormalisedIds
-    from pricdr.files import require_writable
 
     if out.resolve() == state.resolve():  # the user might send the state, with its key, in place of the message
         raise ParameterError(f"--out and --state are both {out}: one is sent, the other is kept secret")
@@ -232,7 +207,6 @@ def _send(
     The state comes first: the same command, after an interruption, reads it again and computes the same bytes.
     """
     from pricdr.alignment.protocol import read_state, write_once
-    from pricdr.files import PRIVATE, replace_file, write_new
 
     with only_run(state, "nothing was done"):
         if os.path.lexists(state):

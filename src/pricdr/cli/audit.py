@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 import pricdr
+from pricdr.cli import options
 from pricdr.cli.console import fail, progress_bar, say, warn
-from pricdr.cli.options import (
-    DEFAULT_UNIT,
-    DimOption,
-    JsonOption,
-    PublicKeyOption,
-    UnitName,
-    refuse_unused_key,
-    write_json,
-)
+from pricdr.cli.options import UnitName
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, make_strategy
 from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.strategies import BY_NAME
@@ -37,18 +30,16 @@ def audit(
     ] = None,
     epsilon: Annotated[float | None, Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, Option(help="Without a folder: the claim's delta.")] = None,
-    dim: DimOption = None,
+    dim: options.DimOption = None,
     users: Annotated[int | None, Option(help="Without a folder: how many users are listed.  [default: 1000]")] = None,
     density: Annotated[float | None, Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
-    unit: Annotated[
-        UnitName | None, Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT}]")
-    ] = None,
+    unit: Annotated[UnitName | None, Option(help="Without a folder: what to protect.  [default: rating]")] = None,
     clip: Annotated[float | None, Option(help="unit user: as in publish.")] = None,
-    public_key: PublicKeyOption = None,
+    public_key: options.PublicKeyOption = None,
     draws: Annotated[int, Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
     canaries: Annotated[int, Option(help="Canaries in the one-run audit.")] = 100_000,
     confidence: Annotated[float, Option(help="Of each lower bound.")] = 0.95,
-    json_output: JsonOption = None,
+    json_output: options.JsonOption = None,
 ) -> int:
     """Attack the mechanism as well as anyone can, and report how much of epsilon that finds.
 
@@ -58,19 +49,18 @@ def audit(
     from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
     from pricdr.privacy.strategies.base import default_dim
 
-    # Options beside a folder would be ignored, and the audit believed to be about them.
-    given = any(option is not None for option in (strategy, epsilon, delta, dim, users, density, unit, clip))
     if folder is not None:
-        if given:
+        # Options beside a folder would be ignored, and the audit believed to be about them.
+        if any(option is not None for option in (strategy, epsilon, delta, dim, users, density, unit, clip)):
             raise ParameterError("a release folder states its own parameters: give it alone, or none")
         subject = _from_release(folder, public_key)
     elif epsilon is None or delta is None:
         raise ParameterError("give either a release folder, or --epsilon and --delta")
     else:
-        refuse_unused_key(public_key, "there is no release folder")
+        options.refuse_unused_key(public_key, "there is no release folder")
         users = 1000 if users is None else users
         require_count(users=users)
-        guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit or DEFAULT_UNIT))
+        guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit or options.DEFAULT_UNIT))
         chosen = make_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim=dim, density=density)
         if chosen.dim is None:  # a table of items would say how many columns there are
             chosen = chosen.with_dim(default_dim(guarantee))
@@ -89,7 +79,7 @@ def audit(
             f"{kind:<18}{finding.claimed_epsilon:>10.4g}{finding.lower_bound:>10.4g}{finding.share:>9.0%}"
             f"{finding.confidence:>12g}{finding.draws:>12,}"
         )
-    write_json(json_output, {**about, **asdict(thorough), "one_run": asdict(one_run)})
+    options.write_json(json_output, {**about, **asdict(thorough), "one_run": asdict(one_run)})
     if thorough.refutes or one_run.refutes:
         return fail("a lower bound exceeds the claimed epsilon: the claim is wrong", 1)
     return 0

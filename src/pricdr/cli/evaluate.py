@@ -10,7 +10,7 @@ from typer import Argument, Option
 import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import JsonOption, PublicKeyOption, refuse_given, whole_numbers, write_json
+from pricdr.cli.options import JsonOption, NotPrivateOption, PublicKeyOption, refuse_given, whole_numbers, write_json
 from pricdr.errors import MAX_SEED, InputError, ParameterError
 from pricdr.progress import Progress
 
@@ -34,23 +34,13 @@ def evaluate(
     json_output: JsonOption = None,
     report: Annotated[Path | None, Option("--report", "--html", help="Also write all of it as one web page.")] = None,
     per_user: Annotated[Path | None, Option(help="Also write every user's values to this .csv or .parquet.")] = None,
-    repeat: Annotated[
-        int | None,
-        Option(help="Also train the models anew over so many other splits and seeds, and compare over all.", min=2),
-    ] = None,
-    target: Annotated[
-        Path | None,
-        Option(help="With --repeat: the ratings the split was made of. Needed where the split has cold users."),
-    ] = None,
+    repeat: Annotated[int | None, Option(help="Train anew on so many splits and seeds, and compare.", min=2)] = None,
+    target: Annotated[Path | None, Option(help="--repeat: the split's ratings, needed if it has cold users.")] = None,
     threshold: Annotated[float | None, Option(help="Of --target: count only rows rated at least this.")] = None,
     columns: reading.ColumnsOption = None,
     config: reading.ConfigOption = None,
-    release: Annotated[
-        list[Path] | None, Option(help="With --repeat: a release that models were trained with; may be given again.")
-    ] = None,
-    allow_not_private: Annotated[
-        bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: repeat with a release that is not private.")
-    ] = False,
+    release: Annotated[list[Path] | None, Option(help="--repeat: a release that models were trained with.")] = None,
+    allow_not_private: NotPrivateOption = False,
     public_key: PublicKeyOption = None,
 ) -> None:
     """Rank every user's held-out items and report HR, NDCG, MRR, Recall and MAP at each k, by kind of user.
@@ -137,8 +127,7 @@ def _repetition(
     rule = drawn_at_random(split.protocol)
     if rule is None:
         raise InputError(f"--repeat draws other test items at random; this split tests by {split.protocol}")
-    loaded = (pricdr.Release.load(path, public_key=public_key) for path in given)
-    by_hash = {release.sha256(): release for release in loaded}
+    by_hash = {one.sha256(): one for one in (pricdr.Release.load(path, public_key=public_key) for path in given)}
     methods, releases = {}, {}
     for folder in folders:
         model = pricdr.FittedModel.load(folder, public_key=public_key)

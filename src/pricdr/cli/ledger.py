@@ -8,17 +8,9 @@ import typer
 from typer import Argument, Option
 
 import pricdr
+from pricdr.cli import options
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import (
-    DEFAULT_UNIT,
-    JsonOption,
-    JsonOutput,
-    PublicKeyOption,
-    UnitName,
-    UnitOption,
-    refuse_unused_key,
-    write_json,
-)
+from pricdr.cli.options import UnitName
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -37,9 +29,9 @@ def init(
     file: Annotated[Path, Argument(help="The ledger file to create.")],
     epsilon: Annotated[float, Option(help="The most that all releases together may cost.")],
     delta: Annotated[float, Option(help="The delta at which epsilon is counted.")],
-    unit: UnitOption = DEFAULT_UNIT,
+    unit: options.UnitOption = options.DEFAULT_UNIT,
     sign: Annotated[Path | None, Option(help="Sign it with this private key, now and at every spend.")] = None,
-    json_output: JsonOption = None,
+    json_output: options.JsonOption = None,
 ) -> None:
     """Create a ledger. Its budget and unit can never be changed, and one ledger counts one unit.
 
@@ -60,7 +52,7 @@ def init(
 def sign(
     file: FileArgument,
     key: Annotated[Path, Option(help="The private key; publish then needs it as --sign.")],
-    json_output: JsonOption = None,
+    json_output: options.JsonOption = None,
 ) -> None:
     """Sign a ledger as it stands: for the first time, with another key, or after its end was damaged.
 
@@ -83,7 +75,7 @@ def plan(
     epsilon: Annotated[float | None, Option(help="Without a ledger: the budget.")] = None,
     delta: Annotated[float | None, Option(help="Without a ledger: its delta.  [default: 1e-6]")] = None,
     unit: Annotated[UnitName | None, Option(help="Without a ledger: what is protected.  [default: rating]")] = None,
-    json_output: JsonOption = None,
+    json_output: options.JsonOption = None,
 ) -> None:
     """Show what each of several releases may cost, or how many of one price fit, into one budget. Nothing is spent.
 
@@ -96,7 +88,7 @@ def plan(
     if file is not None and (epsilon, delta, unit) == (None, None, None):
         balance = pricdr.Ledger(file).read()
     elif file is None and epsilon is not None:
-        chosen = pricdr.Unit(unit or DEFAULT_UNIT)
+        chosen = pricdr.Unit(unit or options.DEFAULT_UNIT)
         delta = RECOMMENDED_DELTA if delta is None else delta
         balance = Balance.unspent(pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=chosen))
     else:
@@ -125,7 +117,7 @@ def plan(
 
 
 @app.command("show")
-def show(file: FileArgument, json_output: JsonOption = None) -> None:
+def show(file: FileArgument, json_output: options.JsonOption = None) -> None:
     """Show what was spent and what is left."""
     balance = pricdr.Ledger(file).read()
     say(f"budget: {balance.budget}, however each release is chosen")
@@ -144,8 +136,8 @@ def show(file: FileArgument, json_output: JsonOption = None) -> None:
 def verify(
     file: FileArgument,
     releases: Annotated[list[Path] | None, Argument(help="Release folders that it paid for.")] = None,
-    public_key: PublicKeyOption = None,
-    json_output: JsonOption = None,
+    public_key: options.PublicKeyOption = None,
+    json_output: options.JsonOption = None,
 ) -> None:
     """Check a ledger's lines, its signature, and that it holds these releases: exit 0, or 1 with the reason.
 
@@ -182,8 +174,8 @@ def repair(
     file: FileArgument,
     release: Annotated[Path | None, Argument(help="The release whose line was cut off.")] = None,
     forfeit: Annotated[bool, Option("--forfeit", help="Without the release: give up all that was left.")] = False,
-    public_key: PublicKeyOption = None,
-    json_output: JsonOption = None,
+    public_key: options.PublicKeyOption = None,
+    json_output: options.JsonOption = None,
 ) -> None:
     """Repair a ledger whose last line was cut off. Nothing is ever refunded.
 
@@ -196,7 +188,7 @@ def repair(
     if release is not None and not forfeit:
         balance = ledger.rebuild(lost_line(pricdr.verify(release, public_key=public_key).certificate))
     elif forfeit and release is None:
-        refuse_unused_key(public_key, "there is no release")
+        options.refuse_unused_key(public_key, "there is no release")
         balance = ledger.forfeit()
     else:
         rule = "give the release whose line was cut off, or --forfeit, which charges everything that was left"
@@ -214,11 +206,11 @@ def _guarantee(guarantee: "pricdr.Guarantee") -> dict[str, float | str]:
     return {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "unit": guarantee.unit.value}
 
 
-def _write(output: JsonOutput | None, file: Path | None, balance: "Balance", **more: object) -> None:
+def _write(output: options.JsonOutput | None, file: Path | None, balance: "Balance", **more: object) -> None:
     """Write what every command says for programs, and what this one does."""
     spent = {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
     common = {"ledger": None if file is None else str(file), "budget": _guarantee(balance.budget), "spent": spent}
-    write_json(output, {**common, "signed_by": balance.signed_by, **more})
+    options.write_json(output, {**common, "signed_by": balance.signed_by, **more})
 
 
 def _spent_so_far(balance: "Balance") -> str:

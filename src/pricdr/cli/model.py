@@ -15,10 +15,7 @@ app = typer.Typer(help="Describe a trained model.")
 @app.command("card")
 def card(
     folder: Annotated[Path, Argument(metavar="MODEL", help="The model folder.")],
-    evaluation: Annotated[
-        Path | None,
-        Option(help='The output of "pricdr evaluate --json" for it, or for one trained the same way on a split.'),
-    ] = None,
+    evaluation: Annotated[Path | None, Option(help="Output of evaluate --json for it, or one trained alike.")] = None,
     out: Annotated[Path | None, Option(help="A new file, .md or .html.  [default: Markdown on the screen]")] = None,
 ) -> None:
     """Write a model card: method, data, promise, quality with and without the release, limits, how to reproduce it.

@@ -38,6 +38,9 @@ PublicKeyOption: TypeAlias = Annotated[
 RevocationsOption: TypeAlias = Annotated[
     Path | None, Option(help="Refuse a release that a notice in this folder revokes, signed by the release's own key.")
 ]
+NotPrivateOption: TypeAlias = Annotated[
+    bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
+]
 DeviceName: TypeAlias = Literal["auto", "cpu", "cuda"]
 UnitName: TypeAlias = Literal["rating", "user"]
 DEFAULT_UNIT: Final = "rating"

@@ -18,9 +18,7 @@ def prepare(
     out: Annotated[Path, Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
     threshold: Annotated[str, Option(help="Keep rows rated at least this, or none for all.")] = "3",
     core: Annotated[int | None, Option(help="A joint K-core instead of the paper's five steps.")] = None,
-    drop_duplicates: Annotated[
-        bool, Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater.")
-    ] = False,
+    drop_duplicates: Annotated[bool, Option("--drop-duplicates", help="Drop the source's duplicate items.")] = False,
     columns: reading.ColumnsOption = None,
     config: reading.ConfigOption = None,
 ) -> None:

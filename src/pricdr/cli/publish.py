@@ -26,9 +26,8 @@ from pricdr.cli.console import LOG_JSON, log_event, note_spent, open_log, progre
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
 from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, shown, warn_of_stars
-from pricdr.cli.run_lock import only_run, require_only_writer
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
-from pricdr.files import new_folder, require_absent
+from pricdr.files import new_folder, only_run, require_absent, require_only_writer
 from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ EXIT_CODES: Final = (
     "run has the ledger or the output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2 and 128 "
     "or above, ledger show says what was spent."
 )
-_LOGGED: Final = ("software", "private", "epsilon", "delta", "unit", "dim", "sigma", "mu")
-"""What a log takes from a certificate as it stands there."""
 
 
 def publish(
@@ -66,9 +63,7 @@ def publish(
         ),
     ] = DEFAULT_STRATEGY,
     dim: DimOption = None,
-    guide: Annotated[
-        Path | None, Option(help="guided: a release folder of the other party, over the same users.")
-    ] = None,
+    guide: Annotated[Path | None, Option(help="guided: the other party's release folder, over the same users.")] = None,
     unit: UnitOption = DEFAULT_UNIT,
     clip: Annotated[
         float | None,
@@ -168,20 +163,15 @@ def publish(
         folder = Path(tempfile.gettempdir()) if dry_run else out.absolute().parent  # a dry run makes no folder
         reading = _open(given, location, settings, arguments, threshold, folder, lifetime)
         if dry_run:
-            seconds = monotonic() - started
-            _say_input(reading, arguments)
-            foreseen, memory = _foresee(reading, arguments)
-            cost = {"memory_bytes": memory, "seconds": foreseen.work.seconds + seconds}
+            found = _dry_run(reading, arguments, monotonic() - started)
         else:
             release = _write_release(reading, arguments, staging, key)
             certificate = (staging / CERTIFICATE).read_bytes()
-    if dry_run:
-        log_event("dry_run", sigma=foreseen.certificate.sigma, mu=foreseen.certificate.mu)
-        write_json(json_output, {"dry_run": True, "release": str(out), **_show_dry_run(foreseen, ledger, cost)})
-    else:
+    if not dry_run:
         _say_result(release, out, learnt=chosen.learns)
         log_event("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
-        write_json(json_output, {"dry_run": False, "release": str(out), "certificate": json.loads(certificate)})
+        found = {"certificate": json.loads(certificate)}
+    write_json(json_output, {"dry_run": dry_run, "release": str(out), **found})
     log_event("finished")
 
 
@@ -375,7 +365,8 @@ def _open_ledger(file: Path, guarantee: "pricdr.Guarantee", key: "Ed25519Private
 def _disclosed(certificate: "Certificate") -> dict[str, Any]:
     """Return what a log says about a release: only what its certificate discloses."""
     line = certificate.ledger
-    return {name: getattr(certificate, name) for name in _LOGGED} | {
+    same = ("software", "private", "epsilon", "delta", "unit", "dim", "sigma", "mu")
+    return {name: getattr(certificate, name) for name in same} | {
         "strategy": certificate.strategy.name,
         "ledger_release": None if line is None else line.releases,
         "ledger_line": None if line is None else line.head,
@@ -414,7 +405,7 @@ def _say_result(release: "pricdr.Release", out: Path, *, learnt: bool) -> None:
     say(f"published {release!r}", f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")
 
 
-def _show_dry_run(foreseen: "DryRun", ledger: Path | None, cost: Mapping[str, float]) -> dict[str, Any]:
+def _dry_run(reading: "Reading[Any]", arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Show noise, cost, remaining budget, memory, time and the text of the certificate; return them for programs.
 
     What depends on the size of the data is for the source alone, and kept apart.
@@ -422,7 +413,11 @@ def _show_dry_run(foreseen: "DryRun", ledger: Path | None, cost: Mapping[str, fl
     from pricdr.memory import format_bytes, memory_limit
     from pricdr.release.readme import statement
 
+    _say_input(reading, arguments)
+    foreseen, memory = _foresee(reading, arguments)
     certificate, balance, budget = foreseen.certificate, foreseen.balance, None
+    seconds += foreseen.work.seconds
+    log_event("dry_run", sigma=certificate.sigma, mu=certificate.mu)
     if certificate.mu is None:
         say("noise: none", "cost: it is NOT PRIVATE, and no ledger counts it")
     else:
@@ -430,20 +425,16 @@ def _show_dry_run(foreseen: "DryRun", ledger: Path | None, cost: Mapping[str, fl
         say(f"cost: {foreseen.guarantee}")
     if balance is not None:
         whole, before = balance.budget, balance.until(len(balance.spends) - 1).epsilon
-        budget = {
-            "budget": {"epsilon": whole.epsilon, "delta": whole.delta},
-            "spent_before": before,
-            "spent_after": balance.epsilon,
-            "room_after": balance.room,
-        }
+        after = {"spent_after": balance.epsilon, "room_after": balance.room}
+        budget = {"budget": {"epsilon": whole.epsilon, "delta": whole.delta}, "spent_before": before, **after}
         say(
-            f"budget: of {whole.epsilon:g} in {ledger}, epsilon {before:.6g} is spent, and {balance.epsilon:.6g} after "
-            f"this release; that leaves room for one more of epsilon {balance.room:.6g}"
+            f"budget: of {whole.epsilon:g} in {arguments['ledger'].path}, epsilon {before:.6g} is spent, and "
+            f"{balance.epsilon:.6g} after this release; that leaves room for one more of epsilon {balance.room:.6g}"
         )
-    memory, limit, duration = int(cost["memory_bytes"]), memory_limit(), timedelta(seconds=1 + int(cost["seconds"]))
+    duration = timedelta(seconds=1 + int(seconds))
     why = "(estimates from the size of your data, for this screen alone)"
     say(f"memory: about {format_bytes(memory)}; time: about {duration}, reading included {why}")
-    if memory > limit:
+    if memory > (limit := memory_limit()):
         warn(f"that is more than {format_bytes(limit)}, the limit for one computation on this machine")
     say("the certificate will say, besides the hashes of files and of the ledger's line:", "")
     for section in statement(certificate):
@@ -455,10 +446,5 @@ def _show_dry_run(foreseen: "DryRun", ledger: Path | None, cost: Mapping[str, fl
     content = json.loads(certificate.to_bytes())
     for unknown in ("files", "digest", "signed_by"):
         del content[unknown]
-    return {
-        "sigma": certificate.sigma,
-        "mu": certificate.mu,
-        "ledger": budget,
-        "certificate": content,
-        "for_the_source_alone": cost,
-    }
+    figures = {"sigma": certificate.sigma, "mu": certificate.mu, "ledger": budget, "certificate": content}
+    return {**figures, "for_the_source_alone": {"memory_bytes": memory, "seconds": seconds}}

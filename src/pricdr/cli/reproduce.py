@@ -22,20 +22,11 @@ def reproduce(
     prepared: Annotated[Path | None, Option(help="A folder to keep prepared arrays in, or to take them from.")] = None,
     device: Annotated[DeviceName, Option(help="auto uses a GPU if there is one.")] = "auto",
     jobs: Annotated[int, Option(help="Runs at the same time.")] = 1,
-    only: Annotated[
-        list[str] | None,
-        Option(metavar="ARM", help="Run this arm, or the arms of this curve, and no others; may be repeated."),
-    ] = None,
+    only: Annotated[list[str] | None, Option(metavar="ARM", help="Run only this arm or curve; repeatable.")] = None,
     seeds: Annotated[str | None, Option(metavar="N,N", help="Run these seeds instead of those of the spec.")] = None,
-    table3: Annotated[
-        bool, Option("--table3", help="Count the paper's Table 3 from the raw files in --data, into table3.json.")
-    ] = False,
-    search: Annotated[
-        bool, Option("--search", help="Instead of running specs, search settings on their data, by validation.")
-    ] = False,
-    trials: Annotated[
-        int | None, Option(help="--search: settings to try of each method, its defaults first.  [default: 12]")
-    ] = None,
+    table3: Annotated[bool, Option("--table3", help="Count the paper's Table 3 from --data into table3.json.")] = False,
+    search: Annotated[bool, Option("--search", help="Instead: search settings on their data, by validation.")] = False,
+    trials: Annotated[int | None, Option(help="--search: settings per method, defaults first.  [default: 12]")] = None,
     method: Annotated[
         list[str] | None,
         Option(

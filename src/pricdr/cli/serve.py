@@ -11,18 +11,14 @@ from typer import Argument, Option
 
 from pricdr.cli.console import answer, event_line, say, warn
 from pricdr.cli.options import PublicKeyOption, refuse_given
-from pricdr.cli.run_lock import only_run
+from pricdr.files import only_run
 
 if TYPE_CHECKING:
     from pricdr.serving.snapshot import Snapshot
 
 
-class ScopeName(StrEnum):
-    """What a key gives access to; the library's own would be slow to import."""
-
-    RECOMMEND = "recommend"
-    PAGE = "page"
-    METRICS = "metrics"
+ScopeName = StrEnum("ScopeName", ["recommend", "page", "metrics"])
+"""What a key gives access to; the library's own would be slow to import."""
 
 
 def serve(
@@ -30,18 +26,12 @@ def serve(
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     keys: Annotated[Path | None, Option(help="The file of API keys; see pricdr serving-key.")] = None,
-    insecure_listen: Annotated[
-        bool, Option("--insecure-listen", help="Listen beyond this machine, without TLS and limits of a proxy.")
-    ] = False,
-    allowed_host: Annotated[
-        list[str] | None, Option(help="A host name that requests may use, such as a proxy's; repeatable.")
-    ] = None,
+    insecure_listen: Annotated[bool, Option("--insecure-listen", help="Listen beyond this host, no TLS.")] = False,
+    allowed_host: Annotated[list[str] | None, Option(help="A host name that requests may use; repeatable.")] = None,
     compare: Annotated[Path | None, Option(help="A second model, for comparison on the page.")] = None,
     evaluation: Annotated[Path | None, Option(help="The output of evaluate --json, for the page.")] = None,
     frontier: Annotated[Path | None, Option(help="Measurements of several releases, for the page.")] = None,
-    exact: Annotated[
-        bool, Option("--exact", help="Score every item even if there are more than a million: no approximate search.")
-    ] = False,
+    exact: Annotated[bool, Option("--exact", help="Score every item, however many: no approximate search.")] = False,
     public_key: PublicKeyOption = None,
     log_requests: Annotated[bool, Option(help="Log every request as a line of JSON on standard error.")] = True,
 ) -> None:
@@ -89,13 +79,8 @@ def serve(
 def serving_key(
     name: Annotated[str, Argument(help="A name for the key: letters, digits, - and _.")],
     keys: Annotated[Path, Option(help="The file of keys; created with mode 0600 if it does not exist.")],
-    scope: Annotated[
-        list[ScopeName] | None,
-        Option(help="What the key gives access to; repeatable.  [default: recommend]"),
-    ] = None,
-    days: Annotated[
-        int | None, Option(help="How many days it is valid.  [default: until it is removed]", min=1, max=36500)
-    ] = None,
+    scope: Annotated[list[ScopeName] | None, Option(help="Its scope; repeatable.  [default: recommend]")] = None,
+    days: Annotated[int | None, Option(help="Days it is valid.  [default: until removed]", min=1, max=36500)] = None,
     remove: Annotated[bool, Option("--remove", help="Remove the key from the file instead.")] = False,
 ) -> None:
     """Create an API key for pricdr serve. It is shown only once: the file keeps only its hash.
@@ -113,8 +98,7 @@ def serving_key(
             say(f"removed the key {name} from {keys}")
             return
         expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
-        scopes = [Scope(name.value) for name in scope or [ScopeName.RECOMMEND]]
-        answer(add_key(keys, name, scopes, expires=expires))
+        answer(add_key(keys, name, [Scope(one.value) for one in scope or [ScopeName.recommend]], expires=expires))
 
 
 def _say_ready(address: str, snapshot: "Snapshot") -> None:

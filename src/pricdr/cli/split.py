@@ -31,9 +31,7 @@ def split(
     cold: Annotated[float | None, Option(help="Hide the whole history of this share of the users.")] = None,
     train: Annotated[Path | None, Option(help="Your own split: the ratings to train on.")] = None,
     test: Annotated[Path | None, Option(help="Your own split: the ratings to test by.")] = None,
-    validation: Annotated[
-        Path | None, Option(help="Your own split: the ratings to validate by.  [default: some of --train]")
-    ] = None,
+    validation: Annotated[Path | None, Option(help="Your own split: to validate by.  [default: some of train]")] = None,
     official: Annotated[Path | None, Option(help="Import a split: user, valid_item, test_item, negatives_99.")] = None,
     columns: reading.ColumnsOption = None,
     config: reading.InputConfigOption = None,

@@ -11,19 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from typer import Argument, Option
 
 import pricdr
-from pricdr.cli import ratings as reading
+from pricdr.cli import options, ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import (
-    DeviceName,
-    PublicKeyOption,
-    RevocationsOption,
-    check_revocations,
-    name_given,
-    read_settings,
-    refuse_given,
-    refuse_unused_key,
-    settings_of,
-)
+from pricdr.cli.options import DeviceName, refuse_given
 from pricdr.errors import MAX_SEED, InputError, OutputError, ParameterError
 from pricdr.files import new_folder, require_absent
 from pricdr.models.catalogue import FAST, METHODS, configure, method_of, with_preset
@@ -44,14 +34,9 @@ PresetName: TypeAlias = Literal["default", "fast", "paper"]
 
 def train(
     out: Annotated[Path, Option(help="The model folder to create.")],
-    data: Annotated[
-        Path | None,
-        Argument(help=f"A split folder (to measure), or the target's ratings (to recommend): {reading.FILES}."),
-    ] = None,
+    data: Annotated[Path | None, Argument(help=f"A split folder, or the target's ratings: {reading.FILES}.")] = None,
     release: Annotated[Path | None, Option(help="A release folder of the source party.")] = None,
-    source: Annotated[
-        Path | None, Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext, instead of a release.")
-    ] = None,
+    source: Annotated[Path | None, Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext.")] = None,
     method: Annotated[
         str | None,
         Option(
@@ -64,29 +49,18 @@ def train(
     preset: Annotated[
         PresetName | None, Option(help="Settings to start from; fast is for a first look.  [default: default]")
     ] = None,
-    like: Annotated[
-        Path | None, Option(help="Of ratings: a measured model, to carry over its method, settings, epochs and trust.")
-    ] = None,
-    start: Annotated[
-        Path | None, Option(help="A model of the same data and settings, to use its network.  [default: beside --out]")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        Option(help="A TOML file of settings: the method's, which replace the preset's, and those of reading ratings."),
-    ] = None,
+    like: Annotated[Path | None, Option(help="Of ratings: a measured model, whose settings and trust to take.")] = None,
+    start: Annotated[Path | None, Option(help="A model whose network to start from.  [default: beside --out]")] = None,
+    config: Annotated[Path | None, Option(help="TOML settings: of the method, and of reading ratings.")] = None,
     epochs: Annotated[int | None, Option(help="The most passes over the data.", max=1_000_000)] = None,
     seed: Annotated[int | None, Option(help="The seed of the training.  [default: 0]", min=0, max=MAX_SEED)] = None,
     device: Annotated[DeviceName | None, Option(help="auto uses a GPU if there is one.  [default: auto]")] = None,
     bf16: Annotated[bool, Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
     resume: Annotated[bool, Option("--resume", help="Continue where a stopped run of the same --out ended.")] = False,
-    public_key: PublicKeyOption = None,
-    revocations: RevocationsOption = None,
-    allow_unverified: Annotated[
-        bool, Option("--allow-unverified", help="Use a release that fails pricdr verify.")
-    ] = False,
-    allow_not_private: Annotated[
-        bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
-    ] = False,
+    public_key: options.PublicKeyOption = None,
+    revocations: options.RevocationsOption = None,
+    allow_unverified: Annotated[bool, Option("--allow-unverified", help="Use a release that fails to verify.")] = False,
+    allow_not_private: options.NotPrivateOption = False,
     threshold: Annotated[float | None, Option(help="Of files of ratings: count only rows rated at least this.")] = None,
     columns: reading.ColumnsOption = None,
 ) -> None:
@@ -107,8 +81,8 @@ def train(
     from pricdr.training.run_log import RunLog
 
     own = {} if config is None else read_toml(config)
-    how = replace(read_settings(reading.InputSettings, own, config), columns=columns)
-    own = {key: value for key, value in own.items() if key not in settings_of(reading.InputSettings)}
+    how = replace(options.read_settings(reading.InputSettings, own, config), columns=columns)
+    own = {key: value for key, value in own.items() if key not in options.settings_of(reading.InputSettings)}
     rows = how.require_ratings(data, "DATA")
     reading.require_one_stream(rows, source)
     on_split = isinstance(rows, Path) and (rows / "split.json").is_file()
@@ -122,19 +96,20 @@ def train(
     configured = _with_flags(configured, epochs=epochs, seed=seed, device=device, bf16=bf16 or None)
     require_absent(out)
     received = _received(release, public_key, allow_unverified=allow_unverified)
-    check_revocations(received, revocations)
+    options.check_revocations(received, revocations)
     if measured is not None and measured.origin and received and received.sha256() != measured.origin.release:
         warn(f"this is not the release that {like} was measured with: its trust is carried over anyway")
     ratings, validation = _data(rows, on_split, how, threshold)
-    plaintext = None if source is None else _in_plaintext(source, how, threshold)
+    plaintext = None
+    if source is not None:
+        warn("the source is read in plaintext: this model is NOT PRIVATE")
+        plaintext = how.read_some(source, threshold).ratings.positives()
     if received is not None:
         _say_coverage(ratings, received)
     if start is not None and validation is None and measured is None:
         raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
-    hidden = out.with_name(f".{out.name}.training")
-    networks = _networks(start, out, hidden, configured)
     trained_on = f"{'a split' if on_split else 'all ratings'} {ratings.fingerprint()[:12]}"
-    with _resumable(hidden, f"{configured.name} on {trained_on}", resume=resume):
+    with _resumable(out, start, configured, trained_on, resume=resume) as (hidden, networks):
         with progress_bar() as progress:
             model = transfer(
                 ratings,
@@ -175,14 +150,9 @@ def _data(
     return split.train, split.validation
 
 
-def _in_plaintext(source: Path, how: reading.ReadingSettings, threshold: float | None) -> "pricdr.Ratings":
-    warn("the source is read in plaintext: this model is NOT PRIVATE")
-    return how.read_some(source, threshold).ratings.positives()
-
-
 def _configured(method: str, preset: PresetName | None, own: Mapping[str, Any], config: Path | None) -> "Method":
     """Return the method with the settings of the preset, and its ``own`` of the configuration file before them."""
-    named, first = name_given(METHODS, method), FAST if preset == "fast" else {}
+    named, first = options.name_given(METHODS, method), FAST if preset == "fast" else {}
     try:
         return configure(with_preset(named, "default" if first else preset or "default"), {**first, **own})
     except ParameterError as error:
@@ -224,7 +194,7 @@ def _measured(
 def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "pricdr.Release | None":
     """Return the release, if any, verified unless that is switched off."""
     if folder is None:
-        refuse_unused_key(public_key, "there is no --release")
+        options.refuse_unused_key(public_key, "there is no --release")
         return None
     if public_key is not None and allow_unverified:
         pinned = "a public key is pinned (--public-key or PRICDR_PUBLIC_KEY)"
@@ -233,29 +203,22 @@ def _received(folder: Path | None, public_key: Path | None, *, allow_unverified:
         return pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
-def _networks(start: Path | None, out: Path, hidden: Path, method: "Method") -> "Checkpoints":
-    """Return the checkpoints of a run that starts from the networks in ``start``, or in any folder beside the model."""
+@contextmanager
+def _resumable(
+    out: Path, start: Path | None, method: "Method", trained_on: str, *, resume: bool
+) -> "Iterator[tuple[Path, Checkpoints]]":
+    """Keep a hidden folder for checkpoints and the log while training; afterwards only if it can be resumed.
+
+    It says which method and data it is of: resumed as another training, it would lose its checkpoints. Training starts
+    from the networks in ``start``, or in any folder beside the model.
+    """
     from pricdr.training.checkpoints import Checkpoints
 
     if start is not None and not method.starts_others:
         raise ParameterError(f"--start is for networks that others share: method {method.name} has none")
     beside = sorted(out.parent.glob(f"*/{_NETWORKS}"))
     ours = [found for found in beside if not found.is_symlink() and found.stat().st_uid == os.geteuid()]
-    return Checkpoints(
-        running=hidden / _CHECKPOINT,
-        finished=hidden / _NETWORKS,
-        shared=method.starts_others,
-        earlier=ours if start is None else [start / _NETWORKS],
-        required=None if start is None else str(start),
-    )
-
-
-@contextmanager
-def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
-    """Keep a hidden folder for checkpoints and the log while training; afterwards only if it can be resumed.
-
-    It says which method and data it is of: resumed as another training, it would lose its checkpoints.
-    """
+    hidden, described = out.with_name(f".{out.name}.training"), f"{method.name} on {trained_on}"
     resumes = resume and any(hidden.glob(f"{_CHECKPOINT}*"))
     if resume and not resumes:
         warn("there is nothing to resume: training starts from the beginning")
@@ -276,7 +239,16 @@ def _resumable(hidden: Path, described: str, *, resume: bool) -> Iterator[None]:
         raise OutputError(f"cannot use {hidden}: {error.strerror or error}") from error
     kept = False
     try:
-        yield
+        yield (
+            hidden,
+            Checkpoints(
+                running=hidden / _CHECKPOINT,
+                finished=hidden / _NETWORKS,
+                shared=method.starts_others,
+                earlier=ours if start is None else [start / _NETWORKS],
+                required=None if start is None else str(start),
+            ),
+        )
     except BaseException:
         if kept := any(hidden.glob(f"{_CHECKPOINT}*")):
             warn(f"the epochs so far are kept in {hidden}: continue with --resume")

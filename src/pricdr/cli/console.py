@@ -110,16 +110,9 @@ def warn(text: str) -> None:
 
 
 def fail(text: str, code: int, error: BaseException | None = None) -> int:
-    """Write one line that says what is wrong, and return the exit code.
-
-    Args:
-        text: what is wrong, for people.
-        code: the exit code.
-        error: what was raised, if anything; a log that is collected says no more of it than it may.
-    """
+    """Write one line that says what is wrong, and return the exit code; a log says no more of ``error`` than it may."""
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
-    told = {"message": line} if error is None else failure(error)
-    log_event("failed", **told, exit_code=code)
+    log_event("failed", **({"message": line} if error is None else failure(error)), exit_code=code)
     if not _SCREEN.get().json:
         _write(sys.stderr, f"error: {printable(line)}")
     return code
@@ -173,10 +166,7 @@ def log_lines(command: str) -> Iterator[None]:
 def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
     """Yield a bar with the time left on a terminal, and elsewhere the log lines of the command.
 
-    Work that cannot say how far it is reports nothing, and still shows a sign of life.
-
-    Args:
-        what: what is shown until the first report.
+    ``what`` is shown until the first report; work that cannot say how far it is still shows a sign of life.
     """
     lines = _SCREEN.get().lines
     with display(what) if lines is None else lines.part(what) as report:

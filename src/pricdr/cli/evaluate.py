@@ -16,8 +16,7 @@ from pricdr.progress import Progress
 
 if TYPE_CHECKING:
     from pricdr.evaluation.comparison import Ranking, RepeatedComparison
-    from pricdr.evaluation.verdict import PairedDifference
-    from pricdr.pages import Block, Figure, Table
+    from pricdr.pages import Block, Figure
 
 _ONE_RUN: Final = (
     "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
@@ -156,26 +155,13 @@ def evaluation_page(comparison: "pricdr.Comparison", split: str, repeated: "Repe
     from pricdr.evaluation.comparison import ONE_ITEM
     from pricdr.pages import Page, render, sections_of
 
-    blocks: dict[str, list[Block | str]] = {}
+    blocks: dict[str, list[Block | str]] = {"splits": [*([] if repeated is None else repeated.tables())]}
     for ranking in comparison.rankings:
-        verdicts = [one for one in comparison.verdicts if one.ranking == ranking]
-        blocks[ranking] = _blocks(verdicts, comparison.tables(ranking), _plot(comparison, ranking))
-    if repeated is not None:
-        blocks["splits"] = _blocks(repeated.verdicts, repeated.tables())
+        plot = _plot(comparison, ranking)
+        blocks[ranking] = [*([] if plot is None else [plot]), *comparison.tables(ranking)]
     words = {"split": split, "repeated": repeated, "one_run": _ONE_RUN, "one_item": ONE_ITEM}
     lead, *sections = sections_of("evaluation.txt.j2", blocks, comparison=comparison, **words)
     return render(Page(lead.heading, sections, lead.blocks))
-
-
-def _blocks(
-    verdicts: "Sequence[PairedDifference]", tables: "Sequence[Table]", plot: "Figure | None" = None
-) -> "list[Block | str]":
-    """Return the verdicts in words with what they advise, a plot and the tables."""
-    from pricdr.pages import Bullets
-
-    sentences = [f"{one.model}, {one.ranking} ranking, {one.sentence}." for one in verdicts]
-    sentences += dict.fromkeys(f"{one.model}: {text}." for one in verdicts for text in one.advice)
-    return [*([Bullets(sentences)] if sentences else []), *([] if plot is None else [plot]), *tables]
 
 
 def _plot(comparison: "pricdr.Comparison", ranking: "Ranking") -> "Figure | None":

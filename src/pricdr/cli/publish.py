@@ -67,10 +67,7 @@ def publish(
     unit: UnitOption = DEFAULT_UNIT,
     clip: Annotated[
         float | None,
-        Option(
-            help="unit user: the largest sum of a user's ratings (spectral, guided), or norm of a projected profile "
-            "(features, jlt, sjlt)."
-        ),
+        Option(help="unit user: the largest sum of a user's ratings; for features, jlt, sjlt the largest row norm."),
     ] = None,
     threshold: Annotated[float | None, Option(help="Count only rows rated at least this.")] = None,
     values: Annotated[bool, Option("--values", help="Publish rating values instead of counting rows as 1.")] = False,
@@ -85,29 +82,15 @@ def publish(
     engine: Annotated[
         Literal["duckdb", "spark"],
         Option(
-            help="Where ratings are kept meanwhile: on this machine, in memory or sorted on disk if the files are "
-            "large (duckdb), or on a Spark cluster (extra spark). The release is the same."
+            help="Where ratings are kept meanwhile: on this machine, on disk if they are large (duckdb), or on a Spark "
+            "cluster (extra spark). The release is the same."
         ),
     ] = "duckdb",
     ledger: Annotated[Path | None, Option(help="Count this release against a budget (pricdr ledger init).")] = None,
     sign: Annotated[Path | None, Option(help="Sign with this private key (pricdr keygen).")] = None,
-    dry_run: Annotated[
-        bool,
-        Option(
-            "--dry-run",
-            help="Show noise, cost, room left, memory, time and the certificate's words; spend, draw and write "
-            "nothing.",
-        ),
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show cost and certificate; spend and write nothing.")] = False,
     json_output: JsonOption = None,
-    log_json: Annotated[
-        bool,
-        Option(
-            LOG_JSON,
-            help="For unattended runs: standard error has one JSON line per event, without anything read off the "
-            "ratings, and no text for people.",
-        ),
-    ] = False,
+    log_json: Annotated[bool, Option(LOG_JSON, help="Unattended: JSON lines of events on standard error.")] = False,
     config: ConfigOption = None,
     insecure_seed: Annotated[int | None, Option(help="TESTS ONLY: repeatable noise, not private.")] = None,
 ) -> None:
@@ -116,7 +99,6 @@ def publish(
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
-    from pricdr.privacy.accounting import Calibration
     from pricdr.release.folder import CERTIFICATE
     from pricdr.signing import read_private_key
 
@@ -141,7 +123,7 @@ def publish(
         "guarantee": guarantee,
         "strategy": chosen,
         "bounds": bounds,
-        "calibration": Calibration(settings.calibration),
+        "calibration": settings.calibration,
         "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
         "issuer": settings.issuer,
         "allow_not_private_guide": settings.allow_not_private_guide,

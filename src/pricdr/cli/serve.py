@@ -26,7 +26,7 @@ def serve(
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     keys: Annotated[Path | None, Option(help="The file of API keys; see pricdr serving-key.")] = None,
-    insecure_listen: Annotated[bool, Option("--insecure-listen", help="Listen beyond this host, no TLS.")] = False,
+    insecure_listen: Annotated[bool, Option("--insecure-listen", help="Listen beyond this host without TLS.")] = False,
     allowed_host: Annotated[list[str] | None, Option(help="A host name that requests may use; repeatable.")] = None,
     compare: Annotated[Path | None, Option(help="A second model, for comparison on the page.")] = None,
     evaluation: Annotated[Path | None, Option(help="The output of evaluate --json, for the page.")] = None,

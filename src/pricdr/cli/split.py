@@ -22,10 +22,7 @@ def split(
     target: Annotated[Path | None, Argument(help=f"The target's ratings: {reading.FILES}.")] = None,
     seed: Annotated[int | None, Option(help="Another seed, another split.  [default: 0]")] = None,
     threshold: Annotated[float | None, Option(help="Count only rows rated at least this.")] = None,
-    by: Annotated[
-        Literal["random", "time"] | None,
-        Option(help="Hold out ratings at random, or each user's latest.  [default: random]"),
-    ] = None,
+    by: Annotated[Literal["random", "time"] | None, Option(help="At random, or the latest.  [default: random]")] = None,
     test_items: Annotated[int | None, Option(help="Test items per user.  [default: 1]")] = None,
     ratio: Annotated[float | None, Option(help="Instead: test by this share of each user's ratings.")] = None,
     cold: Annotated[float | None, Option(help="Hide the whole history of this share of the users.")] = None,

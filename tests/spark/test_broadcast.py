@@ -1,5 +1,6 @@
 """Works that are sent to executors: a broadcast cannot be read, and a work arrives unchanged."""
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,7 @@ from cryptography.exceptions import InvalidTag
 import pricdr.engines.spark.blocks as spark_blocks
 from pricdr import Bounds
 from pricdr.engines.spark.blocks import dispatched
-from pricdr.privacy.mechanism import ReleasedRows
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.sums import NoisySums, SummedRows
 from pricdr.randomness import Seal, Secret, Simulation
 from tests.spark.key_search import KeySearch
 
@@ -40,6 +39,20 @@ def _another_process():
     spark_blocks._received.clear()
 
 
+def noisy(rows, noise):
+    """Return a work as a release runs them: a function that holds an array and the noise of its step."""
+
+    def work(block, start):
+        sums = block @ rows
+        return sums + noise.draw(start * sums.shape[1], sums.size).reshape(sums.shape)
+
+    return work
+
+
+def held(work):
+    return inspect.getclosurevars(work).nonlocals
+
+
 def _contents(context):
     return b"".join(chunk for piece in context.value for chunk in piece)
 
@@ -48,12 +61,12 @@ def _contents(context):
 def test_a_work_does_the_same_at_the_other_end(refinement):
     noise = DiscreteGaussian(Simulation(4), "noise", refinement=refinement)
     rows = np.arange(60, dtype=np.int64).reshape(20, 3)
-    work = SummedRows(rows, NoisySums(bits=2, step=0.5, noise=noise))
+    work = noisy(rows, noise)
     block = sp.csr_array(np.eye(5, 20, dtype=np.int64))
     with dispatched(Context(), (work, (Bounds(rating_bound=4).steps,))) as message:
         there, (convert,) = message.opened()
         assert there is not work
-        assert there.finish.noise is not noise
+        assert held(there)["noise"] is not noise
         assert np.array_equal(there(block, 7), work(block, 7))
         assert np.array_equal(convert(block).toarray(), block.toarray())
         assert message.opened()[0] is there, "opened once in a process"
@@ -77,9 +90,7 @@ def test_a_broadcast_shows_neither_keys_nor_arrays_nor_the_key_that_seals_them(m
         rows = np.frombuffer(np.random.default_rng(1).bytes(4000), dtype=np.int32).reshape(10, 100)
         search.add(rows.tobytes())
         context = Context()
-        with dispatched(
-            context, ReleasedRows(item_rows=rows, pieces=0, total="int32", radius=None, step=1.0, noise=noise)
-        ) as message:
+        with dispatched(context, noisy(rows, noise)) as message:
             assert len(search.keys) == 7, "of the release, of four streams, of the seal; an array"
             assert not search.found_in(_contents(context))
             assert not search.found_in(repr(message).encode())
@@ -89,8 +100,8 @@ def test_a_broadcast_shows_neither_keys_nor_arrays_nor_the_key_that_seals_them(m
 
 def test_only_the_keys_that_a_work_needs_travel():
     noise = DiscreteGaussian(Simulation(1), "centre noise")
-    with dispatched(Context(), NoisySums(bits=0, step=1.0, noise=noise)) as message:
-        assert set(message.opened().noise._coarse.streams) == {"centre noise draws", "centre noise ties"}
+    with dispatched(Context(), noisy(np.eye(2), noise)) as message:
+        assert set(held(message.opened())["noise"]._coarse.streams) == {"centre noise draws", "centre noise ties"}
 
 
 def test_an_array_in_several_pieces_and_an_empty_one(monkeypatch):

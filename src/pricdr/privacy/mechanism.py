@@ -26,7 +26,7 @@ from pricdr.randomness import Hidden, Randomness
 FloatT = TypeVar("FloatT", np.float32, np.float64)
 
 CELLS_PER_BLOCK: Final = 1 << 19
-_SHRINK: Final = 1 - 1e-12
+SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
 _ADDED_AT_ONCE: Final = 1 << 13
 _SHORT: Final = (1 << 15) - 1
@@ -52,8 +52,8 @@ def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
             raise ParameterError("a strategy gave an item row that is not finite")
         exact /= np.maximum(norms, 1.0)[:, None]
         nearest = np.rint(exact * aim)
-        outside = squared_norms(nearest) > (radius * _SHRINK) ** 2
-        nearest[outside] = np.trunc(exact[outside] * (radius * _SHRINK))
+        outside = squared_norms(nearest) > (radius * SHRINK) ** 2
+        nearest[outside] = np.trunc(exact[outside] * (radius * SHRINK))
         out[part] = nearest
 
     each_block(len(rows), max(1, CELLS_PER_BLOCK // dim), quantise)
@@ -79,53 +79,30 @@ def release_rows(
     most = bounds.levels * max(int(item_rows.max(initial=0)), -int(item_rows.min(initial=0)))
     limit = matrix.shape[1] * most + (0 if noise is None else noise.largest)
     assert limit < 2 * MAX_SUM, "Grid.radius and MAX_ITEMS bound every sum beforehand"
-    total = np.dtype(np.int32 if limit < 2**31 else np.int64)
+    total: type[np.signedinteger[Any]] = np.int32 if limit < 2**31 else np.int64
+    # How many entries of a row add up within 16 bits, whatever they are; 0 where that is too few.
     pieces = _SHORT // max(1, most)
     if pieces < _MIN_ENTRIES:
         pieces = 0
-    work = ReleasedRows(
-        item_rows=item_rows.astype(np.int16 if pieces else total, copy=False),
-        pieces=pieces,
-        total=total,
-        radius=None if bounds.clip is None else bounds.clip / grid.step,
-        step=grid.step,
-        noise=noise,
-    )
+    # Of a type that holds every sum, or the sum of every piece.
+    item_rows = item_rows.astype(np.int16 if pieces else total, copy=False)
+
+    def work(block: CSR, start: int) -> Float32Array:
+        if pieces:
+            rows = exact_product_by_pieces(block, item_rows, pieces, total)
+        else:
+            rows = exact_product(with_values(block, block.data.astype(total)), item_rows)
+        if bounds.clip is not None:
+            rows = clip_rows(rows, bounds.clip / grid.step)
+        if noise is not None:
+            rows += noise.draw(start * rows.shape[1], rows.size).reshape(rows.shape)
+        # Whole numbers until the noise is in: what floating point does afterwards cannot give low bits away.
+        exact: Float32Array = np.multiply(rows, grid.step, out=np.empty(rows.shape, dtype=np.float32), casting="unsafe")
+        return exact
+
     published = matrix.array(dim, np.float32)
     matrix.rows(work, published, block_rows=max(1, CELLS_PER_BLOCK // dim), what="user rows", progress=progress)
     return published
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ReleasedRows:
-    """Adds up the rows of each user's items, clips the sum and adds noise: Y = A E + σN for a block of users."""
-
-    item_rows: IntegerArray
-    """E in grid steps, of a type that holds every sum, or the sum of every piece."""
-    pieces: int
-    """How many entries of a row add up within 16 bits, whatever they are; 0 where that is too few."""
-    total: np.dtype[Any]
-    """The type that holds every sum and its noise."""
-    radius: float | None
-    """The longest a user's sum may be, in grid steps."""
-    step: float
-    noise: DiscreteGaussian | None
-
-    def __call__(self, block: CSR, start: int) -> Float32Array:
-        """Return the published rows of the users from ``start`` on."""
-        if self.pieces:
-            rows = exact_product_by_pieces(block, self.item_rows, self.pieces, self.total.type)
-        else:
-            rows = exact_product(with_values(block, block.data.astype(self.total)), self.item_rows)
-        if self.radius is not None:
-            rows = clip_rows(rows, self.radius)
-        if self.noise is not None:
-            rows += self.noise.draw(start * rows.shape[1], rows.size).reshape(rows.shape)
-        # Whole numbers until the noise is in: what floating point does afterwards cannot give low bits away.
-        published: Float32Array = np.multiply(
-            rows, self.step, out=np.empty(rows.shape, dtype=np.float32), casting="unsafe"
-        )
-        return published
 
 
 def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
@@ -136,8 +113,8 @@ def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
     """
     exact = rows.astype(np.float64)
     norms = np.sqrt(squared_norms(exact))
-    long = norms > radius * _SHRINK
-    exact[long] *= (radius * _SHRINK / norms[long])[:, None]
+    long = norms > radius * SHRINK
+    exact[long] *= (radius * SHRINK / norms[long])[:, None]
     return np.trunc(exact).astype(rows.dtype)
 
 
@@ -158,7 +135,6 @@ class Entries:
     """The ratings as a strategy sees them: whole units, already forced into what was declared."""
 
     listed: Matrix
-    """Listed users x items."""
     users: Ids
     items: Ids
     bounds: Bounds

@@ -18,7 +18,6 @@ from pricdr.privacy.accounting import GRID_STEPS, MAX_REFINEMENT
 from pricdr.randomness import Randomness, Seal, Stream
 
 PROBABILITY_BITS: Final = 768
-"""Probabilities are multiples of 2^-768."""
 TAIL: Final = 31 * GRID_STEPS
 """Largest absolute value drawn; the exact law puts less than 2^-691 beyond it."""
 _COLUMN_BITS: Final = 16
@@ -119,35 +118,22 @@ class DiscreteGaussian:
         """No draw exceeds this in absolute value."""
         return TAIL * (1 if self._fine is None else self._refinement + 1)
 
-    def sealed(self, seal: Seal) -> "SealedNoise":
-        """Return the same draws as they may travel to another process: the keys of their streams alone, sealed."""
+    def sealed(self, seal: Seal) -> tuple[str, int, dict[str, bytes]]:
+        """Return what makes the same draws in another process: name, refinement, the sealed keys of the streams."""
         used = [one for one in (self._coarse, self._fine) if one is not None]
         keys = {name: stream.sealed(seal, name) for draws in used for name, stream in draws.streams.items()}
-        return SealedNoise(self._name, self._refinement, keys)
-
-
-@dataclass(frozen=True)
-class SealedNoise:
-    """Noise on its way to another process, which can open it if it has the seal's key."""
-
-    name: str
-    refinement: int
-    keys: dict[str, bytes]
-    """Of each stream, by its name, sealed."""
-
-    def opened(self, seal: Seal) -> DiscreteGaussian:
-        """Return the same draws, position by position."""
-        return DiscreteGaussian(_OpenedStreams(self.keys, seal), self.name, refinement=self.refinement)
+        return self._name, self._refinement, keys
 
 
 @dataclass(frozen=True, repr=False)
-class _OpenedStreams:
-    """The streams that were sealed, and no others."""
+class OpenedStreams:
+    """The streams that were sealed, and no others, for a process that has the seal's key."""
 
     keys: dict[str, bytes]
     seal: Seal
 
     def stream(self, name: str) -> Stream:
+        """Return the stream that was sealed under this name."""
         return self.seal.stream(self.keys[name], name)
 
 
@@ -179,12 +165,9 @@ class _TableDraws:
         # One draw in 65,536 needs its other 736 bits. How many do depends on the random bits alone, not on ratings.
         for tie in np.flatnonzero(fraction == leading):
             threshold = table.thresholds[column[tie]] & ((1 << _REST) - 1)
-            if self._rest(start + int(tie)) < threshold:
+            rest = self._ties.read((start + int(tie)) * _REST // 8, _REST // 8)
+            if int.from_bytes(rest.tobytes(), "big") < threshold:
                 out[tie] = own[tie]
-
-    def _rest(self, position: int) -> int:
-        """Return 736 more bits for the draw at ``position``."""
-        return int.from_bytes(self._ties.read(position * _REST // 8, _REST // 8).tobytes(), "big")
 
 
 def _exp_minus_inverse(denominator: int) -> int:

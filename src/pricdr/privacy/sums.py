@@ -9,7 +9,7 @@ proof is in ``docs/mathematics.md``, section 8. Q and the directions are secrets
 than was paid for.
 """
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -19,14 +19,10 @@ from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_row_sums, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
-from pricdr.privacy.mechanism import Run, Secrets
-from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.mechanism import CELLS_PER_BLOCK, SHRINK, Run, Secrets
 
 GUIDE_STEPS: Final = 1 << 14
 """A guide's numbers are whole multiples of 1/2^14, so that sums of its rows are exact."""
-_SHRINK: Final = 1 - 1e-12
-"""Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
-_CELLS_PER_BLOCK: Final = 1 << 19
 _SPLIT_BITS: Final = 31
 """Where squares are cut in two; 2^27 users leave room for the sums of either part."""
 
@@ -43,11 +39,11 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
         norms = np.sqrt(np.einsum("ij,ij->i", rows[part], rows[part]))
         if not np.isfinite(norms).all():
             raise ParameterError("a guide must consist of finite numbers whose squares are finite too")
-        short = rows[part] * (_SHRINK / np.maximum(norms, 1.0))[:, None]
+        short = rows[part] * (SHRINK / np.maximum(norms, 1.0))[:, None]
         short *= GUIDE_STEPS
         whole[part] = np.trunc(short, out=short)
 
-    each_block(len(rows), max(1, _CELLS_PER_BLOCK // rows.shape[1]), shorten)
+    each_block(len(rows), max(1, CELLS_PER_BLOCK // rows.shape[1]), shorten)
     return whole
 
 
@@ -69,9 +65,10 @@ def directions(
     matrix, width = as_matrix(matrix), guide.shape[1]
     if isinstance(matrix, Transposed):  # a vector per user, who is in one block
         sums = np.empty((matrix.shape[1], width + 2), dtype=np.int64)
-        matrix.of.rows(SumsAndSquares(guide, by_item=False), sums, block_rows=max(1, _CELLS_PER_BLOCK // width))
+        work = partial(sums_and_squares, guide, False)
+        matrix.of.rows(work, sums, block_rows=max(1, CELLS_PER_BLOCK // width))
     else:
-        sums = matrix.total(SumsAndSquares(guide, by_item=True))
+        sums = matrix.total(partial(sums_and_squares, guide, True))
     secrets.keep(sums)
     squares = secrets.keep(sums[:, width] * 2.0**_SPLIT_BITS + sums[:, width + 1])
     vectors = secrets.keep(sums[:, :width] * (value / GUIDE_STEPS))
@@ -81,26 +78,19 @@ def directions(
     return vectors
 
 
-@dataclass(frozen=True, eq=False)
-class SumsAndSquares:
-    """Adds up rows, and the squares of the ratings they are weighted with: for every item, or for every user."""
+def sums_and_squares(rows: IntegerArray, by_item: bool, block: CSR, start: int) -> Whole:
+    """Add up rows, and the squares of the ratings they are weighted with: for every item, or for every user.
 
-    rows: IntegerArray
-    """Guide rows of users to add up for items, or rows of items to add up for users."""
-    by_item: bool
-
-    def __call__(self, block: CSR, start: int) -> Whole:
-        """Return the sums, and the sum of squares in two columns: upper · 2^31 + lower.
-
-        Squares of finely divided ratings need up to 62 bits each: whole numbers hold sums of either part, not of both.
-        Added up as doubles they would depend on the order.
-        """
-        squares = block.data.astype(np.int64) ** 2
-        parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
-        weights = (block, *(with_values(block, part) for part in parts))
-        matrix, *upper_lower = (one.T if self.by_item else one for one in weights)
-        rows = self.rows[start : start + block.shape[0]] if self.by_item else self.rows
-        return np.column_stack([exact_product(matrix, rows), *map(exact_row_sums, upper_lower)])
+    ``rows`` are guide rows of users to add up for items, or rows of items to add up for users. Squares are in two
+    columns, upper · 2^31 + lower: those of finely divided ratings need up to 62 bits each, and whole numbers hold sums
+    of either part, not of both. Added up as doubles they would depend on the order.
+    """
+    squares = block.data.astype(np.int64) ** 2
+    parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
+    weights = (block, *(with_values(block, part) for part in parts))
+    matrix, *upper_lower = (one.T if by_item else one for one in weights)
+    rows = rows[start : start + block.shape[0]] if by_item else rows
+    return np.column_stack([exact_product(matrix, rows), *map(exact_row_sums, upper_lower)])
 
 
 def noisy_sums(
@@ -120,18 +110,31 @@ def noisy_sums(
     """
     grid = run.step(name).grid
     bits = run.step(name).step.fine_bits(grid)
-    scale = value / grid.step * _SHRINK * 2.0**bits
+    scale = value / grid.step * SHRINK * 2.0**bits
     whole = secrets.keep(np.floor(vectors * scale).astype(np.int64))
     matrix, numbers = as_matrix(matrix), whole.shape[1]
     out = np.empty((matrix.shape[0], numbers))
-    finish = NoisySums(bits=bits, step=grid.step, noise=run.noise(name))
-    block_rows = max(1, _CELLS_PER_BLOCK // numbers)
+    block_rows, step, noise = max(1, CELLS_PER_BLOCK // numbers), grid.step, run.noise(name)
+
+    def finish(sums: Whole, start: int) -> Float64Array:
+        """Round exact sums down to the grid and add noise."""
+        sums >>= bits
+        if noise is not None:
+            sums += noise.draw(start * sums.shape[1], sums.size).reshape(sums.shape)
+        noisy: Float64Array = np.multiply(sums, step)
+        return noisy
+
+    def of_users(block: CSR, start: int) -> Float64Array:
+        return finish(exact_product(block, whole), start)
+
+    def of_items(block: CSR, start: int) -> Whole:
+        return exact_product(block.T, whole[start : start + block.shape[0]])
+
     if not isinstance(matrix, Transposed):
-        work = SummedRows(whole, finish)
-        matrix.rows(work, out, block_rows=block_rows, what=name, progress=run.progress)
+        matrix.rows(of_users, out, block_rows=block_rows, what=name, progress=run.progress)
         return out
     # Over users: one pass over the ratings, then the noise in blocks.
-    sums = secrets.keep(matrix.of.total(SummedColumns(whole), what=name, progress=run.progress))
+    sums = secrets.keep(matrix.of.total(of_items, what=name, progress=run.progress))
 
     def fill(part: slice) -> None:
         out[part] = finish(sums[part], part.start)
@@ -140,53 +143,8 @@ def noisy_sums(
     return out
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NoisySums:
-    """Rounds exact sums down to the grid and adds noise."""
-
-    bits: int
-    """Binary places below a grid step that the sums carry."""
-    step: float
-    noise: DiscreteGaussian | None
-
-    def __call__(self, sums: Whole, start: int) -> Float64Array:
-        """Return the numbers of the rows from ``start`` on; ``sums`` is overwritten."""
-        sums >>= self.bits
-        if self.noise is not None:
-            sums += self.noise.draw(start * sums.shape[1], sums.size).reshape(sums.shape)
-        noisy: Float64Array = np.multiply(sums, self.step)
-        return noisy
-
-
-@dataclass(frozen=True, eq=False)
-class SummedRows:
-    """Adds up the vectors of each user's items, and noise."""
-
-    vectors: Whole
-    finish: NoisySums
-
-    def __call__(self, block: CSR, start: int) -> Float64Array:
-        """Return the noisy rows of the users from ``start`` on."""
-        return self.finish(exact_product(block, self.vectors), start)
-
-
-@dataclass(frozen=True, eq=False)
-class SummedColumns:
-    """Adds up, for every item, the vectors of its raters."""
-
-    vectors: Whole
-
-    def __call__(self, block: CSR, start: int) -> Whole:
-        """Return what the users of a block add."""
-        return exact_product(block.T, self.vectors[start : start + block.shape[0]])
-
-
 def user_totals(matrix: Matrix) -> Whole:
     """Return how many units each user's ratings have in all."""
     totals = np.empty((matrix.shape[0], 1), dtype=np.int64)
-    matrix.rows(_totals, totals, block_rows=_CELLS_PER_BLOCK)
+    matrix.rows(lambda block, start: exact_row_sums(block).reshape(-1, 1), totals, block_rows=CELLS_PER_BLOCK)
     return totals
-
-
-def _totals(block: CSR, start: int) -> Whole:
-    return exact_row_sums(block).reshape(-1, 1)

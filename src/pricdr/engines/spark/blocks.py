@@ -20,7 +20,7 @@ from pricdr.data.blocks import Convert, Matrix, Numbers, RowFunction, SumFunctio
 from pricdr.data.csr import CSR, sp
 from pricdr.engines.spark.session import explained, persisted
 from pricdr.errors import EngineError
-from pricdr.privacy.noise import DiscreteGaussian, SealedNoise
+from pricdr.privacy.noise import DiscreteGaussian, OpenedStreams
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Seal
 
@@ -105,7 +105,7 @@ def _pickled(work: object, seal: Seal) -> list[memoryview]:
         def reducer_override(self, value: object) -> Any:  # noqa: ANN401
             # Keys refuse to be pickled; noise hands out the sealed keys of its own streams.
             if isinstance(value, DiscreteGaussian):
-                return _unsealed_noise, (value.sealed(seal),)
+                return _unsealed_noise, value.sealed(seal)
             return super().reducer_override(value)
 
     arrays: list[Any] = []
@@ -114,8 +114,8 @@ def _pickled(work: object, seal: Seal) -> list[memoryview]:
     return [file.getbuffer(), *(array.raw() for array in arrays)]
 
 
-def _unsealed_noise(noise: SealedNoise) -> DiscreteGaussian:
-    return noise.opened(_received["seal"])
+def _unsealed_noise(name: str, refinement: int, keys: dict[str, bytes]) -> DiscreteGaussian:
+    return DiscreteGaussian(OpenedStreams(keys, _received["seal"]), name, refinement=refinement)
 
 
 # --- the matrix ---------------------------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ from pricdr.privacy.strategies import register
 from pricdr.privacy.strategies.base import GuideRows, Projection, Strategy
 from pricdr.privacy.strategies.features import Features
 from pricdr.privacy.strategies.guided import Guided
-from pricdr.privacy.strategies.jlt import JLT
-from pricdr.privacy.strategies.sjlt import SJLT
+from pricdr.privacy.strategies.random_projections import JLT, SJLT
 from pricdr.privacy.strategies.spectral import LearnFrom, Spectral
 
 __all__ = [

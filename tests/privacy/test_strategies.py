@@ -9,8 +9,7 @@ from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets, on_grid
 from pricdr.privacy.steps import Bounds, Declared, calibrate
-from pricdr.privacy.strategies.jlt import unit_gaussian_rows
-from pricdr.privacy.strategies.sjlt import sparse_normals, walsh_hadamard
+from pricdr.privacy.strategies.random_projections import sparse_normals, unit_gaussian_rows, walsh_hadamard
 from pricdr.privacy.strategies.spectral import into_buckets
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import silent

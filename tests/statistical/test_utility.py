@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pricdr import Guarantee, Ratings, publish
-from pricdr.privacy.strategies.sjlt import walsh_hadamard
+from pricdr.privacy.strategies.random_projections import walsh_hadamard
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
 from pricdr.strategies import JLT, SJLT

@@ -16,8 +16,8 @@ _OWN: Final[Mapping[str, str]] = {
     "spectral": "pricdr.privacy.strategies.spectral:Spectral",
     "guided": "pricdr.privacy.strategies.guided:Guided",
     "features": "pricdr.privacy.strategies.features:Features",
-    "jlt": "pricdr.privacy.strategies.jlt:JLT",
-    "sjlt": "pricdr.privacy.strategies.sjlt:SJLT",
+    "jlt": "pricdr.privacy.strategies.random_projections:JLT",
+    "sjlt": "pricdr.privacy.strategies.random_projections:SJLT",
 }
 """Where each of our strategies is defined, as module:class. A strategy is added by one line here."""
 

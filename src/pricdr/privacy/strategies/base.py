@@ -12,13 +12,12 @@ from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import Entries, Run, on_grid, release_rows
 from pricdr.privacy.steps import Declared, Step
-from pricdr.progress import Progress, silent
+from pricdr.progress import Progress
 from pricdr.randomness import Randomness
 
 MAX_LEARNT: Final = 256
 """Columns of a learnt release: beyond a handful they carry noise alone."""
 MOST: Final = 1 << 20
-"""Columns of any release."""
 
 
 def default_dim(guarantee: Guarantee) -> int:
@@ -142,11 +141,6 @@ class Strategy(ABC):
         """Return the published matrix: one row per listed user."""
 
 
-DEFAULT_DIM: Final = 200
-"""Columns of a random projection where nobody asked for a number, as in the paper."""
-_EXAMPLE_ITEMS: Final = tuple(f"item {number}" for number in range(500))
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Projection(Strategy):
     """A strategy whose item rows do not depend on the ratings: a user's row is the sum of its items' rows, and noise.
@@ -193,21 +187,3 @@ class Projection(Strategy):
             noise=run.noise("rows"),
             progress=run.progress,
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RandomProjection(Projection):
-    """A projection along random item rows, as in the paper."""
-
-    rows_cancel: ClassVar[bool] = True
-
-    dim: int | None = DEFAULT_DIM
-
-    @classmethod
-    def default_dim(cls, guarantee: Guarantee) -> int | None:
-        """Return 200, as in the paper."""
-        return DEFAULT_DIM
-
-    def example_rows(self, randomness: Randomness) -> Float32Array:
-        """Return rows as they are drawn for any catalogue: nothing about it has to be known."""
-        return self.item_rows(_EXAMPLE_ITEMS, randomness, silent)

@@ -50,20 +50,15 @@ def guide(
     values, vectors = values[::-1][:dim], vectors[:, ::-1][:, :dim]
     out = np.zeros((len(rows), dim))
     if values[0] > 0:
-        white = known @ (vectors * np.sqrt(_signal(values, sigma) / np.maximum(values, _TINY * values[0])))
+        above = np.maximum(values, _TINY * values[0])
+        # The share of each variance that is more than noise; where none is, all count alike.
+        signal = np.maximum((values - sigma**2) / above, _FLOOR) if values[0] > sigma**2 else np.ones_like(values)
+        white = known @ (vectors * np.sqrt(signal / above))
         scale = float(np.percentile(np.sqrt(np.einsum("ij,ij->i", white, white)), percentile))
         if scale > 0:
             white /= scale
             out[there, : white.shape[1]] = white
     return whole_guide(out)
-
-
-def _signal(values: Float64Array, sigma: float) -> Float64Array:
-    """Return which share of each variance is more than noise; where none is, all count alike."""
-    if not values[0] > sigma**2:
-        return np.ones_like(values)
-    share: Float64Array = np.maximum((values - sigma**2) / np.maximum(values, _TINY * values[0]), _FLOOR)
-    return share
 
 
 def matched(rows: Float64Array, owners: Ids, users: Ids) -> tuple[Float64Array, BoolArray]:

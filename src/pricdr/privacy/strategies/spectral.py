@@ -15,7 +15,7 @@ from pricdr.errors import ParameterError, require_at_most_scale, require_count, 
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Step, SumKind, UserGroup
-from pricdr.privacy.strategies.jlt import unit_gaussian_rows
+from pricdr.privacy.strategies.random_projections import unit_gaussian_rows
 from pricdr.privacy.strategies.rounds import LearntInRounds, spread
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.randomness import Stream
@@ -119,11 +119,11 @@ class Spectral(LearntInRounds):
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> Self:
         """Return the strategy that a certificate describes."""
-        learn_from = LearnFrom.ALL if parameters.get("learn_from_all") else LearnFrom.LISTED
-        given = {name: value for name, value in parameters.items() if name in _LEARNT}
-        others = {name: value for name, value in parameters.items() if name not in (*_LEARNT, "learn_from_all")}
-        model: dict[str, Any] = {name: type(getattr(cls, name))(value) for name, value in given.items()}
-        return replace(super().described(dim, others), learn_from=learn_from, **model)
+        if "learn_from_all" not in parameters:
+            return super().described(dim, parameters)
+        others = {name: value for name, value in parameters.items() if name in cls.constants}
+        model: dict[str, Any] = {name: type(getattr(cls, name))(parameters[name]) for name in _LEARNT}
+        return replace(super().described(dim, others), learn_from=LearnFrom.ALL, **model)
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """Return the steps of the rounds, after those of an item model where users outside the list take part."""

@@ -2,6 +2,7 @@
 
 import errno
 import glob
+import hashlib
 import os
 import re
 import shlex
@@ -21,7 +22,6 @@ except ImportError as error:
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 _REMOTE: Final = re.compile("abfss?|adl|az|ftp|gcs|gs|hdfs|https?|s3[an]?|sftp|wasbs?", re.IGNORECASE)
-"""URL schemes of files on other machines."""
 _in_use: set[Path] = set()
 """The staging paths that this process is using now."""
 
@@ -153,6 +153,12 @@ def replace_file(
             staging.chmod(stat.S_IMODE(keep.st_mode))
         staging.rename(path)
         sync(path.parent)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, read in pieces: it may be larger than memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

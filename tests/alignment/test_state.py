@@ -31,7 +31,7 @@ def test_states_round_trip(states, tmp_path):
 
 def test_damage_and_other_versions_are_refused_without_showing_the_key(states, tmp_path):
     path, whole, key = tmp_path / "s", states[0].content(), states[0].key.reveal().hex()
-    body = whole[:-65].replace(b'"version": 1', b'"version": 2')
+    body = whole[:-65].replace(b'"version":2', b'"version":1')
     contents = {
         body + hashlib.sha256(body).hexdigest().encode() + b"\n": "a pricdr align state file of another version"
     }

@@ -5,23 +5,21 @@ Points are as X25519 represents them: the u-coordinate as 32 bytes, least signif
 Ids are hashed to points with ``encode_to_curve`` of RFC 9380 (suite ``curve25519_XMD:SHA-512_ELL2_NU_``), without its
 last step: X25519 multiplies by a multiple of 8, which clears the cofactor anyway.
 
-X25519 accepts any 255-bit number as a u-coordinate. About half of these numbers belong to the curve's twist, which is
-as hard to attack, so it seems enough to hash ids to numbers. It is not. Multiplication maps the curve to itself and the
-twist to itself, and anyone can tell which of the two a number belongs to. A blinded point would therefore reveal one
-bit of the hash of its id, a different bit in every session, and the counts over enough sessions determine the whole
-set. So every id is hashed to the curve itself.
+X25519 accepts any 255-bit number as a u-coordinate, so it seems enough to hash ids to numbers. It is not: a blinded
+point would reveal one bit of the hash of its id, whether it belongs to the curve or to its twist, a different bit in
+every session (``docs/mathematics.md``). So every id is hashed to the curve itself.
 """
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from pricdr.errors import InputError, PriCDRError
 from pricdr.parallel import process_pool
 from pricdr.progress import Progress, silent
+from pricdr.randomness import Hidden
 
 Points: TypeAlias = npt.NDArray[np.uint8]
 """n x 32 bytes."""
@@ -56,7 +55,7 @@ _ID, _DUMMY = b"\0", b"\1"
 """The byte that is hashed before an id or a dummy, so that no id can hash to a dummy's point."""
 
 
-class BlindingKey:
+class BlindingKey(Hidden):
     """The secret number by which one party multiplies points in one session."""
 
     __slots__ = ("_bytes",)
@@ -89,12 +88,6 @@ class BlindingKey:
         private = X25519PrivateKey.from_private_bytes(self._bytes)
         load = X25519PublicKey.from_public_bytes
         return b"".join([private.exchange(load(point)) for point in points])
-
-    def __repr__(self) -> str:
-        return "BlindingKey(<hidden>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("keys are never serialised")
 
 
 def as_points(content: bytes | bytearray) -> Points:
@@ -206,30 +199,21 @@ class Blinder:
 
     def _run(self, what: str, contents: Iterator[bytes], total: int, key: BlindingKey, *, hashed: bool) -> Points:
         out = bytearray()
+        portions = iter(lambda: list(islice(contents, PORTION)), [])
+        blind = partial(_blind, key=key.reveal(), hashed=hashed)
         processes = min(self.processes, -(-total // PORTION))
         self.progress(what, 0, total)
-        with closing(_blinded(contents, key, processes, hashed=hashed)) as blinded:
-            for content in blinded:
-                out += content
-                self.progress(what, len(out) // SIZE, total)
+        try:
+            with process_pool(processes, tuple) if processes > 1 else nullcontext() as pool:
+                # A few at a time: the contents of all portions together would take as much memory as the ids.
+                while some := list(islice(portions, 4 * processes)):
+                    for content in map(blind, some) if pool is None else pool.map(blind, some):
+                        out += content
+                        self.progress(what, len(out) // SIZE, total)
+        except BrokenProcessPool as error:
+            why = "a worker process was killed while blinding, perhaps for lack of memory"
+            raise PriCDRError(f"{why}: use fewer --processes") from error
         return as_points(out)
-
-
-def _blinded(contents: Iterator[bytes], key: BlindingKey, processes: int, *, hashed: bool) -> Generator[bytes]:
-    """Yield the blinded points, in order, a portion at a time."""
-    portions = iter(lambda: list(islice(contents, PORTION)), [])
-    blind = partial(_blind, key=key.reveal(), hashed=hashed)
-    if processes <= 1:
-        yield from map(blind, portions)
-        return
-    try:
-        with process_pool(processes, tuple) as pool:
-            # A few at a time: the contents of all portions together would take as much memory as the ids.
-            while some := list(islice(portions, 4 * processes)):
-                yield from pool.map(blind, some)
-    except BrokenProcessPool as error:
-        why = "a worker process was killed while blinding, perhaps for lack of memory"
-        raise PriCDRError(f"{why}: use fewer --processes") from error
 
 
 def _blind(contents: list[bytes], key: bytes, *, hashed: bool) -> bytes:

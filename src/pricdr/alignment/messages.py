@@ -78,7 +78,6 @@ class Header(_Strict):
     """How many ids the starter shows, dummies included. The number of its real ids is not sent."""
     answerer_ids: Count | None = None
     previous: Sha256 | None = None
-    """The SHA-256 of the message that this one answers."""
 
     def content(self) -> bytes:
         """Return the header as it is sent: each has exactly one encoding."""
@@ -182,11 +181,9 @@ class AlignmentRecord(_Strict):
     rule: Rule
     who_learns: WhoLearns
     starter_ids: Count
-    """How many ids the starter showed, dummies included."""
     answerer_ids: Count
     common_users: Annotated[int, Field(ge=0, le=MAX_IDS)]
     users_sha256: Sha256
-    """The SHA-256 of the user list's file."""
     first_message: Sha256
     second_message: Sha256
 

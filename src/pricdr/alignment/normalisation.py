@@ -68,12 +68,7 @@ class NormalisedIds:
 
     @classmethod
     def of(cls, ids: Sequence[str], normalisation: Normalisation, *, name: str = "ids") -> "NormalisedIds":
-        """Normalise ids and keep their order; errors call their file ``name``.
-
-        >>> normalised = NormalisedIds.of([" Ann+x@x.ORG", "b@x.org", "ann+x@x.org"], "email")
-        >>> normalised.ids, normalised.own, normalised.merged
-        (('ann+x@x.org', 'b@x.org'), (' Ann+x@x.ORG', 'b@x.org'), 1)
-        """
+        """Normalise ids and keep their order; errors call their file ``name``."""
         if not ids:
             raise InputError(f"{name}: no ids to align")
         _, normalise = RULES[normalisation]

@@ -9,15 +9,13 @@ Each step has two parts. The first draws secrets (``begin``, ``begin_answer``) a
 a pure function of the first: a run that was interrupted and resumed produces the same bytes. It also returns the state
 after it, to be written last.
 
-What a party keeps between two steps is in a state file of mode 0600, which is replaced atomically. Its first line is
-JSON. The party's ids follow, one per line, each with the party's own spelling after a tab where the rule changed it; no
-id contains a tab or a line break. The last line is the SHA-256 of everything before, in hex.
+What a party keeps between two steps is in a state file of mode 0600, which is replaced atomically: a line of JSON, and
+the SHA-256 of that line in hex.
 """
 
 import csv
 import hashlib
 import io
-import json
 import os
 import re
 import secrets
@@ -45,10 +43,10 @@ from pricdr.alignment.messages import (
     record_beside,
 )
 from pricdr.alignment.normalisation import RULES, Normalisation, NormalisedIds
-from pricdr.data.ids import id_lines, read_ids, require_ids
+from pricdr.data.ids import id_lines, read_ids
 from pricdr.data.reading.text_files import explaining_os_errors, named, shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.files import PRIVATE, new_file, require_writable
+from pricdr.files import PRIVATE, new_file, require_writable, sha256_of
 from pricdr.memory import require_memory
 
 IN_THIS_PROCESS: Final = Blinder()
@@ -58,7 +56,6 @@ _DIGEST_LINE: Final = 65
 
 
 ProtocolStep: TypeAlias = Literal["started", "finishing", "finished", "answering", "answered", "accepted"]
-"""How far one party has come."""
 _COMMANDS: Final[dict[ProtocolStep, str]] = {"started": "finish", "answering": "answer", "answered": "accept"}
 
 
@@ -76,7 +73,7 @@ class ProtocolState(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
     format: Literal["pricdr alignment state"] = "pricdr alignment state"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     step: ProtocolStep
     session: SessionId
     normalisation: Normalisation
@@ -86,8 +83,8 @@ class ProtocolState(BaseModel):
     key: Annotated[BlindingKey, PlainValidator(_as_key), PlainSerializer(lambda key: key.reveal().hex())] | None = None
     first_message: Sha256 | None = None
     second_message: Sha256 | None = None
-    ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
-    own: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    ids: tuple[str, ...] = Field(default=(), repr=False)
+    own: tuple[str, ...] = Field(default=(), repr=False)
     """The party's own spelling of each id."""
 
     def require(self, step: ProtocolStep, *others: ProtocolStep) -> None:
@@ -103,11 +100,7 @@ class ProtocolState(BaseModel):
 
     def content(self) -> bytes:
         """Return the content of the state file."""
-        body = "".join(
-            f"{user_id}\n" if user_id == own else f"{user_id}\t{own}\n"
-            for user_id, own in zip(self.ids, self.own, strict=True)
-        )
-        content = f"{json.dumps(self.model_dump(mode='json'))}\n{body}".encode()
+        content = self.model_dump_json().encode() + b"\n"
         return content + _digest_line(content)
 
 
@@ -126,20 +119,11 @@ def read_state(path: Path) -> ProtocolState:
     content, digest = content[:-_DIGEST_LINE], content[-_DIGEST_LINE:]
     if digest != _digest_line(content):  # with ids or a bit of the key lost, it would silently miss users
         raise InputError(f"{named(path)}: not a pricdr align state file, or a damaged one")
-    first, _, body = content.partition(b"\n")
     try:
-        state = ProtocolState.model_validate_json(first)
+        return ProtocolState.model_validate_json(content)
     except ValidationError:
         # Without the details: the line contains the key.
         raise InputError(f"{named(path)}: a pricdr align state file of another version") from None
-    if not body:
-        return state
-    try:
-        pairs = [line.split("\t") for line in body.decode().removesuffix("\n").split("\n")]
-        ids = require_ids("user", [pair[0] for pair in pairs])
-    except (UnicodeDecodeError, InputError) as error:
-        raise InputError(f"{named(path)}: the state file is damaged: {error}") from error
-    return state.model_copy(update={"ids": ids, "own": tuple(pair[-1] for pair in pairs)})
 
 
 @dataclass(frozen=True)
@@ -246,9 +230,8 @@ def begin_finish(state: ProtocolState, reply: Message) -> ProtocolState:
 def finish(state: ProtocolState, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> tuple[Alignment, ProtocolState]:
     """Return the common users, computed from the answer to the first message.
 
-    Raises:
-        VerificationError: a dummy matched. Only we know the dummies, so the answerer did not blind each of our points
-            in its place. The list could then name users who are ours alone, and must not be sent to it.
+    :class:`VerificationError` where a dummy matched. Only we know the dummies, so the answerer did not blind each of
+    our points in its place. The list could then name users who are ours alone, and must not be sent to it.
     """
     state = begin_finish(state, reply)
     key = _key(state)
@@ -261,12 +244,9 @@ def finish(state: ProtocolState, reply: Message, blinder: Blinder = IN_THIS_PROC
 
 
 def accept(state: ProtocolState, users: Sequence[str]) -> tuple[Alignment, ProtocolState]:
-    """Return the common users as the starter lists them, after checking that each one is ours.
+    """Return the common users as the starter lists them, once each is ours and the list is as ``finish`` writes it.
 
     This cannot detect whether a common user was left out, or whether the starter really had each listed user.
-
-    Raises:
-        VerificationError: a listed user is not ours, or the list is not in the form that ``finish`` writes.
     """
     state.require("answered")
     if state.who_learns != "both":
@@ -344,7 +324,7 @@ def write_own_ids(alignment: Alignment, path: Path | None) -> None:
 def write_once(path: Path, content: Iterable[bytes | memoryview], *, mode: int = 0o644) -> None:
     """Create a file, unless an interrupted run has already written the same bytes to it."""
     blocks = list(content)
-    if path.is_file() and not path.is_symlink() and _digest(path) == hashlib.sha256(b"".join(blocks)).digest():
+    if path.is_file() and not path.is_symlink() and sha256_of(path) == hashlib.sha256(b"".join(blocks)).hexdigest():
         return
     with new_file(path, mode=mode) as file:
         file.writelines(blocks)
@@ -360,8 +340,8 @@ def read_list(path: Path) -> tuple[str, ...]:
 def keep_unchanged(alignment: Alignment, users: Path) -> None:
     """Refuse a list that is not byte for byte what ``finish`` wrote, or with another record; write a missing one."""
     with explaining_os_errors(users):
-        digest = _digest(users)
-    if digest.hex() != alignment.record.users_sha256:
+        digest = sha256_of(users)
+    if digest != alignment.record.users_sha256:
         raise VerificationError(
             f"{named(users)}: the file was changed in transit: check line endings, byte order mark and the last line"
         )
@@ -373,8 +353,3 @@ def keep_unchanged(alignment: Alignment, users: Path) -> None:
         for field, value in ours.items():
             if theirs[field] != value:
                 raise VerificationError(f"{named(beside)}: {field} is {theirs[field]!r} there but {value!r} here")
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

@@ -23,7 +23,7 @@ import numpy as np
 from pricdr.arrays import Float32Array
 from pricdr.data.ids import MAX_ID_LENGTH, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
-from pricdr.files import new_folder, require_writable
+from pricdr.files import new_folder, require_writable, sha256_of
 from pricdr.memory import format_bytes, memory_limit, require_memory
 from pricdr.untrusted import Folder
 
@@ -131,7 +131,7 @@ class Release:
         (staging / README).write_text(readme(self.certificate), encoding="utf-8")
         stated = self.certificate.model_copy(
             update={
-                "files": {name: _sha256(staging / name) for name in (MATRIX, USERS, README)},
+                "files": {name: sha256_of(staging / name) for name in (MATRIX, USERS, README)},
                 "signed_by": None if key is None else public_text(key.public_key()),
             }
         )
@@ -171,20 +171,12 @@ def verify(
     public_key: str | os.PathLike[str] | None = None,
     revocations: str | os.PathLike[str] | None = None,
 ) -> Release:
-    """Check all of a release folder that can be checked, and return it.
+    """Check all of a release folder that can be checked, and return it; :class:`VerificationError` says what is wrong.
 
     That is: the signature; the list of files, and every byte of each; the ε that σ and the sensitivity really give,
     and every figure that follows; the matrix's shape and grid, the ids, and that there is as much noise as σ says.
-
-    Args:
-        folder: the release folder.
-        public_key: a PEM file; require a signature by this key.
-        revocations: a folder of notices; refuse a release that the key it was signed with has revoked, and warn of
-            notices that do not count.
-
-    Raises:
-        VerificationError: the first thing that is wrong.
-        InputError: there is no such folder.
+    With ``public_key``, a PEM file, it must be signed by this key. With ``revocations``, a folder of notices, the key
+    that signed it must not have revoked it; notices that do not count are warned of.
     """
     from pricdr.release.certify import check
     from pricdr.release.checks import check_matrix
@@ -256,11 +248,6 @@ def reserve(staging: Path, users: Ids, dim: int) -> None:
             os.posix_fallocate(file.fileno(), 0, need)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # in pieces: a release may be larger than memory
-
-
 def _opened(folder: str | os.PathLike[str]) -> AbstractContextManager[Folder]:
     return Folder.opened(Path(folder), "a release folder", error=VerificationError)
 
@@ -319,11 +306,7 @@ def _read_rows(opened: Folder, certificate: "Certificate") -> tuple[Float32Array
 
 
 def _header(users: int, dim: int) -> bytes:
-    r"""Return how safetensors begins a file of one tensor: the length of its description, and that in whole 8 bytes.
-
-    >>> _header(3, 7)
-    b'@\x00\x00\x00\x00\x00\x00\x00{"matrix":{"dtype":"F32","shape":[3,7],"data_offsets":[0,84]}}  '
-    """
+    """Return how safetensors begins a file of one tensor: the length of its description, and that in whole 8 bytes."""
     tensor = {"dtype": "F32", "shape": [users, dim], "data_offsets": [0, 4 * users * dim]}
     text = json.dumps({"matrix": tensor}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

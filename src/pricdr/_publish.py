@@ -69,11 +69,10 @@ class Prepared:
     guarantee: Guarantee
     strategy: Strategy
     ratings: RatingsSource
-    """All of them."""
     selected: RatingsSource
-    """Those of listed users."""
+    """Ratings of listed users."""
     unlisted: RatingsSource | None
-    """Those of others, where the strategy learns from them too."""
+    """Ratings of others, where the strategy learns from them too."""
     steps: tuple[CalibratedStep, ...]
     draft: Certificate
     """What a certificate cannot derive."""
@@ -327,8 +326,13 @@ def _calibrated(
     layout = strategy.steps(declared)
     if exact:
         steps = calibrate(layout, guarantee, bounds)
+    elif not strategy.rows_cancel:
+        raise ParameterError(f"the paper's calibration is for its own jlt and sjlt, not for {strategy.name}")
+    elif bounds.largest != 1 or guarantee.unit is not Unit.RATING:
+        raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
     else:
-        steps = (CalibratedStep(layout[-1], _paper_grid(guarantee, strategy, bounds)),)
+        sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.columns)
+        steps = (CalibratedStep(layout[-1], Grid.for_noise(sigma, bounds=bounds, dim=strategy.columns)),)
     delivered = composed_epsilon([(total_mu(steps), total_numbers(steps))], guarantee.delta)
     if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
         raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
@@ -336,15 +340,6 @@ def _calibrated(
         steps = noiseless(layout, bounds)
     steps[-1].grid.radius(bounds)  # refuses a scale that exact arithmetic cannot hold
     return steps
-
-
-def _paper_grid(guarantee: Guarantee, strategy: Strategy, bounds: Bounds) -> Grid:
-    if not strategy.rows_cancel:
-        raise ParameterError(f"the paper's calibration is for its own jlt and sjlt, not for {strategy.name}")
-    if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
-        raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
-    sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.columns)
-    return Grid.for_noise(sigma, bounds=bounds, dim=strategy.columns)
 
 
 def _warn_before_spending(foreseen: Certificate, ratings: RatingsSource, bounds: Bounds, *, counted: bool) -> None:

@@ -12,7 +12,6 @@ MAX_SCALE: Final = 1e15
 
 _MARKUP: Final = str.maketrans({"|": "&#124;", "<": "&lt;", "[": "&#91;", "`": "&#96;"})
 FILE_NAME: Final = "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"
-"""What text from outside may become a file name, as a pattern."""
 
 POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permissions follow POSIX"
 
@@ -68,10 +67,6 @@ class InputFileError(InputError):
     """A file that cannot be used as a whole: missing, unreadable, empty, truncated, or without a column.
 
     Logs show it, so ``logged``, in place of the ``fault``, must quote nothing from the rows and no count of them.
-
-    >>> error = InputFileError("r.csv", "no user column in ['alice', 'dune']", logged="no user column")
-    >>> print(error, error.disclosed, sep="; ")
-    r.csv: no user column in ['alice', 'dune']; r.csv: no user column
     """
 
     def __init__(self, subject: str, fault: str, *, logged: str | None = None) -> None:

@@ -18,13 +18,7 @@ class Extra:
     """The beginning of a message: what needs them, with the verb."""
 
     def require(self) -> None:
-        """Raise :class:`MissingExtraError` if a package is not installed; nothing is imported.
-
-        >>> Extra("train", ("no_such_module",), "examples need").require()
-        Traceback (most recent call last):
-        ...
-        pricdr.errors.MissingExtraError: examples need no_such_module: pip install 'torch<2.14,>=2.11'
-        """
+        """Raise :class:`MissingExtraError` if a package is not installed; nothing is imported."""
         missing = [module for module in self.modules if find_spec(module) is None]
         if missing:
             raise MissingExtraError(f"{self.needs} {' and '.join(missing)}: {self.command}", name=missing[0])

@@ -11,7 +11,6 @@ from typing import Final
 from pricdr.errors import MemoryLimitError, ParameterError
 
 VARIABLE: Final = "PRICDR_MEMORY"
-"""The environment variable that replaces the default limit."""
 _SHARE: Final = 0.5
 CONTAINER_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Files with the memory limit of a Linux container, in version 2 and version 1 of control groups."""

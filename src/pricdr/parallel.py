@@ -17,13 +17,7 @@ from pricdr.progress import Progress, silent
 def each_block(
     total: int, size: int, work: Callable[[slice], None], *, what: str = "", progress: Progress = silent
 ) -> None:
-    """Run ``work`` on consecutive slices of ``range(total)``, in any order and in parallel.
-
-    >>> seen = []
-    >>> each_block(5, 2, seen.append)
-    >>> sorted(seen, key=lambda s: s.start)
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
-    """
+    """Run ``work`` on consecutive slices of ``range(total)``, in any order and in parallel."""
     slices = [slice(start, min(start + size, total)) for start in range(0, total, size)]
     each_slice(slices, work, what=what, progress=progress)
 

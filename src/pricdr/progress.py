@@ -43,12 +43,7 @@ def silent(what: str, done: float, total: int, note: str = "") -> None:
 
 @contextmanager
 def shown(progress: Progress | bool, what: str = PREPARING) -> Iterator[Progress]:
-    """Yield the callback for a ``progress`` argument: a display for True, none for False, or the caller's own.
-
-    Args:
-        progress: the argument of a public function.
-        what: the text that is shown until the first report.
-    """
+    """Yield the callback for a ``progress`` argument: a display for True, none for False, or the caller's own."""
     if progress is True:
         with display(what) as report:
             yield report

@@ -152,11 +152,7 @@ class Randomness(Protocol):
 
 
 class Secret(Hidden):
-    """Random bits nobody can repeat: a fresh key from the operating system, erased after use.
-
-    >>> Secret()
-    Secret(<hidden>)
-    """
+    """Random bits nobody can repeat: a fresh key from the operating system, erased after use."""
 
     __slots__ = ("_derived", "_key")
 
@@ -182,12 +178,7 @@ class Secret(Hidden):
 
 
 class Simulation:
-    """Random bits that repeat: everything follows from ``seed``. Never private.
-
-    >>> a, b = Simulation(7).stream("x"), Simulation(7).stream("x")
-    >>> bool((a.read(3, 100) == b.read(3, 100)).all())
-    True
-    """
+    """Random bits that repeat: everything follows from ``seed``. Never private."""
 
     __slots__ = ("seed",)
 

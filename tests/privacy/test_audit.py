@@ -12,14 +12,15 @@ from pricdr.privacy.accounting import epsilon_of
 from pricdr.privacy.audit import (
     Finding,
     Subject,
-    WorstPair,
     audit_likelihood_ratio,
     audit_one_run,
+    distance,
     guesses_for,
     largest_rate,
     one_run_bound,
     one_run_p_value,
     worst_case,
+    worst_pair,
 )
 from pricdr.privacy.steps import Declared, calibrate
 from pricdr.release.certify import calibrated_by, issue
@@ -69,7 +70,7 @@ def test_the_one_run_bound_is_where_the_p_value_crosses():
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: f"{strategy.name}-{strategy.dim}")
 def test_the_pair_is_as_far_apart_as_the_unit_allows(unit, bounds, strategy):
     subject = Subject.of(Guarantee(epsilon=2, delta=1e-6, unit=unit), strategy, bounds)
-    assert 0.98 * subject.claimed_mu < WorstPair.of(subject).distance <= subject.claimed_mu
+    assert 0.98 * subject.claimed_mu < distance(worst_pair(subject)) <= subject.claimed_mu
 
 
 def test_impossible_audits_are_refused():
@@ -120,7 +121,7 @@ def test_every_step_has_a_pair_nearly_as_far_apart_as_it_pays_for(bounds):
     """Step by step: the furthest group of steps alone would hide a weak pair in the other."""
     declared = Declared(bounds=bounds, unit=Unit.RATING, users=1000, items=500)
     for one in calibrate(LEARNT.steps(declared), PROMISE, bounds):
-        assert 0.99 * one.mu < worst_case(one, LEARNT, declared).distance <= one.mu
+        assert 0.99 * one.mu < distance([worst_case(one, LEARNT, declared)]) <= one.mu
 
 
 @pytest.fixture

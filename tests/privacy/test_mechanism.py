@@ -55,7 +55,7 @@ def _small(seed=0, m=40, n=30):
 
 def test_without_noise_the_release_is_the_exact_product():
     entries, bounds = _small(), Bounds(rating_bound=5)
-    grid = Grid.noiseless(bounds)
+    grid = Grid(0.0, bounds.rating_step / 65_536)
     rows = on_grid(np.eye(30, 8, dtype=np.float32), radius=1 / grid.step)
     out = release_rows(entries, rows, grid=grid, bounds=bounds, noise=None)
     exact = entries.toarray() @ rows.astype(np.int64)

@@ -89,8 +89,8 @@ def _say_difference(found: "ReleaseChange", before: Path, after: Path) -> None:
                     say(f"  {change.field}:")
                     say_list([old, new], indent="    ")
     users = found.users
-    order = ", in another order" if users.reordered else ""
-    say(f"users: {users.kept:,} in both{order}, {users.added:,} added, {users.removed:,} removed")
+    order = ", in another order" if users["reordered"] else ""
+    say(f"users: {users['kept']:,} in both{order}, {users['added']:,} added, {users['removed']:,} removed")
     say(f"rows: {'the same' if found.same_matrix else 'other numbers'}")
 
 

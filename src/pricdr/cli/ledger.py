@@ -149,8 +149,7 @@ def verify(
     from pricdr.signing import fingerprint, public_from_text
 
     folders = list(map(str, releases or []))
-    checked = check_ledger(pricdr.Ledger(file), releases or [], public_key=public_key)
-    balance, others = checked.balance, checked.not_presented
+    balance, others = check_ledger(pricdr.Ledger(file), releases or [], public_key=public_key)
     say(f"ok: {file}: {balance.budget}, {_releases(len(balance.spends))}")
     if balance.signed_by is None:
         say("    not signed: whether its last line was changed or cut off, only the release it paid for can show")

@@ -98,11 +98,7 @@ def is_private(epsilon: float) -> bool:
 
 
 def odds_factor(epsilon: float) -> str:
-    """Return e^ε as text, the most by which a release multiplies an observer's odds: three digits, rounded up.
-
-    >>> odds_factor(16.0), odds_factor(100.0)
-    ('8,890,000', 'e^100')
-    """
+    """Return e^ε as text, the most by which a release multiplies an observer's odds: three digits, rounded up."""
     if not 0 < epsilon <= 30:
         return f"e^{epsilon:.6g}"
     # Few digits, since certificates hold this text: another machine may compute the last bits of e^ε differently.

@@ -6,6 +6,7 @@ the best test there is, the likelihood ratio.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +24,7 @@ from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declare
 from pricdr.privacy.strategies.base import Projection, Strategy
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
-from pricdr.randomness import Randomness, Secret, Simulation
+from pricdr.randomness import Secret, Simulation
 
 _CELLS_PER_BATCH: Final = 1 << 22
 _CROWD: Final = 100
@@ -37,7 +38,6 @@ class Subject:
     """A mechanism under audit: its calibrated steps and what is claimed of them together."""
 
     strategy: Strategy
-    """The strategy, its dimension chosen."""
     declared: Declared
     calibrated: tuple[CalibratedStep, ...]
     delta: float
@@ -101,9 +101,9 @@ def audit_likelihood_ratio(
     require_probability(confidence=confidence)
     half = -(-draws // 2)
     threshold = subject.claimed_mu / 2  # fixed before anything is drawn
-    pair = WorstPair.of(subject)
-    false_alarms = int((pair.scores(np.zeros(half, dtype=bool), "one side", progress) > threshold).sum())
-    misses = int((pair.scores(np.ones(half, dtype=bool), "other side", progress) <= threshold).sum())
+    pair = worst_pair(subject)
+    false_alarms = int((scores_of(pair, np.zeros(half, dtype=bool), "one side", progress) > threshold).sum())
+    misses = int((scores_of(pair, np.ones(half, dtype=bool), "other side", progress) <= threshold).sum())
     allowance = (1 - confidence) / 2
     alpha, beta = (largest_rate(errors, half, allowance) for errors in (false_alarms, misses))
     mu = max(0.0, -float(ndtri(alpha) + ndtri(beta)))
@@ -121,7 +121,7 @@ def audit_one_run(
     require_count(canaries=canaries)
     require_probability(confidence=confidence)
     coins = (Secret().stream("coins").read(0, canaries) & 1).astype(bool)
-    scores = WorstPair.of(subject).scores(coins, "canaries", progress) - subject.claimed_mu / 2
+    scores = scores_of(worst_pair(subject), coins, "canaries", progress) - subject.claimed_mu / 2
     guesses = guesses_for(subject.claimed_mu, canaries, subject.delta, confidence)
     boldest = np.argsort(-np.abs(scores))[:guesses]
     correct = int(((scores[boldest] > 0) == coins[boldest]).sum())
@@ -135,20 +135,7 @@ class Shift:
 
     change: IntArray
     sigma: float
-    """Standard deviation of the noise, in grid steps."""
     refinement: int
-
-    @property
-    def distance(self) -> float:
-        """How far apart they are, in standard deviations of the noise."""
-        return float(np.linalg.norm(self.change.astype(np.float64))) / self.sigma
-
-    def scores(self, present: BoolArray, randomness: Randomness, number: int) -> Float64Array:
-        """Return log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
-        noise = DiscreteGaussian(randomness, f"audit {number}", refinement=self.refinement)
-        drawn = noise.draw(0, len(present) * len(self.change)).reshape(len(present), -1)
-        scores: Float64Array = (drawn + present[:, None] * self.change) @ (self.change / self.sigma**2)
-        return scores
 
 
 def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> Shift:
@@ -216,42 +203,41 @@ def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
     return sums
 
 
-@dataclass(frozen=True)
-class WorstPair:
-    """The two neighbouring inputs that are furthest apart, for an adversary who is shown what every step gave.
+def worst_pair(subject: Subject) -> list[Shift]:
+    """Return what every step gives for the two neighbouring inputs that are furthest apart.
 
-    That is more than anybody is shown (only published rows leave), and what the accounting allows for.
+    They differ among the listed users, or among those outside the list. The adversary is shown all of it: more than
+    anybody is shown (only published rows leave), and what the accounting allows for.
     """
+    steps = subject.calibrated
+    groups = ([one for one in steps if one.step.payer is payer] for payer in {one.step.payer for one in steps})
+    pairs = [[worst_case(one, subject.strategy, subject.declared) for one in group] for group in groups]
+    furthest = max(pairs, key=distance)
+    if not distance(furthest):
+        raise ParameterError("rounding hides every change beside so much noise: there is nothing to audit")
+    return furthest
 
-    shifts: tuple[Shift, ...]
 
-    @classmethod
-    def of(cls, subject: Subject) -> "WorstPair":
-        """Return the pair that is further apart: a change among the listed users, or among those outside the list."""
-        steps = subject.calibrated
-        groups = ([one for one in steps if one.step.payer is payer] for payer in {one.step.payer for one in steps})
-        pairs = [cls(tuple(worst_case(one, subject.strategy, subject.declared) for one in group)) for group in groups]
-        furthest = max(pairs, key=lambda pair: pair.distance)
-        if not furthest.distance:
-            raise ParameterError("rounding hides every change beside so much noise: there is nothing to audit")
-        return furthest
+def distance(shifts: Sequence[Shift]) -> float:
+    """Return how far apart two inputs are, in standard deviations of the noise."""
+    return math.hypot(*(float(np.linalg.norm(shift.change.astype(np.float64))) / shift.sigma for shift in shifts))
 
-    @property
-    def distance(self) -> float:
-        """How far apart the two are, in standard deviations of the noise."""
-        return math.hypot(*(shift.distance for shift in self.shifts))
 
-    def scores(self, present: BoolArray, what: str, progress: Progress) -> Float64Array:
-        """Return a likelihood-ratio score per run: standard normal without the change, shifted by μ with it."""
-        batch = max(1, _CELLS_PER_BATCH // sum(len(shift.change) for shift in self.shifts))
-        scores = np.empty(len(present))
-        for start in range(0, len(present), batch):
-            runs = present[start : start + batch]
-            with Secret() as fresh:
-                total = sum(shift.scores(runs, fresh, number) for number, shift in enumerate(self.shifts))
-            scores[start : start + len(runs)] = total / self.distance
-            progress(what, min(start + batch, len(present)), len(present))
-        return scores
+def scores_of(pair: Sequence[Shift], present: BoolArray, what: str, progress: Progress) -> Float64Array:
+    """Return a likelihood-ratio score per noisy run: standard normal without the change, shifted by μ with it."""
+    batch = max(1, _CELLS_PER_BATCH // sum(len(shift.change) for shift in pair))
+    scores, whole = np.zeros(len(present)), distance(pair)
+    for start in range(0, len(present), batch):
+        runs = present[start : start + batch]
+        with Secret() as fresh:
+            for number, shift in enumerate(pair):
+                noise = DiscreteGaussian(fresh, f"audit {number}", refinement=shift.refinement)
+                drawn = noise.draw(0, len(runs) * len(shift.change)).reshape(len(runs), -1)
+                # Log-likelihood ratios, up to a constant.
+                ratios = (drawn + runs[:, None] * shift.change) @ (shift.change / shift.sigma**2)
+                scores[start : start + len(runs)] += ratios / whole
+        progress(what, min(start + batch, len(present)), len(present))
+    return scores
 
 
 def largest_rate(errors: int, trials: int, allowance: float) -> float:

@@ -41,15 +41,11 @@ except ImportError as error:
 
 MAX_BUDGET: Final = 1e9
 """The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
-VERSION: Final = 2
-"""Of the format."""
 _SIGNED_MESSAGE: Final = b"pricdr ledger\n"
 """What a signature covers begins so, as no certificate and no notice of revocation does; then come all lines."""
 _SIGNATURE_BEGINS: Final = b'{"s'
 """And no other line does."""
 _RESTORE: Final = "restore the newest copy and check it with pricdr ledger verify"
-_FORFEIT: Final = "forfeit"
-"""The strategy named by a line that charges all that was left, in place of a line that was lost."""
 _LARGEST: Final = 1 << 28
 """Bytes of a ledger: room for half a million releases."""
 _SLACK: Final = 1e-9
@@ -63,7 +59,7 @@ class _Line(BaseModel):
 class BudgetLine(_Line):
     """The first line: what all releases together may cost."""
 
-    pricdr_ledger: Literal[2]
+    pricdr_ledger: Literal[2] = 2
     epsilon: float = Field(gt=0, le=MAX_BUDGET)
     delta: float = Field(gt=0, lt=1)
     unit: Unit
@@ -279,13 +275,8 @@ _one_at_a_time = threading.Lock()
 """Between the threads of this process; between processes the file's own lock does it."""
 
 
-def _after_fork() -> None:
-    """Begin with a lock that is free: the thread that held it stayed behind in the parent."""
-    global _one_at_a_time
-    _one_at_a_time = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+# A child begins with a lock that is free: the thread that held it stayed behind in the parent.
+os.register_at_fork(after_in_child=lambda: globals().update(_one_at_a_time=threading.Lock()))
 
 
 class Cost(TypedDict):
@@ -299,12 +290,7 @@ class Cost(TypedDict):
 
 
 class Ledger:
-    """A ledger file. Reading and spending open it anew each time.
-
-    Args:
-        path: the file.
-        signing_key: the key that signs it. A ledger that is signed is only spent from with its key.
-    """
+    """A ledger file, opened anew for reading and spending; one that is signed is only spent from with its key."""
 
     def __init__(self, path: str | os.PathLike[str], signing_key: "Ed25519PrivateKey | None" = None) -> None:
         self.path = Path(path)
@@ -322,7 +308,6 @@ class Ledger:
         if budget.epsilon > MAX_BUDGET:
             raise ParameterError(f"a budget must be at most epsilon {MAX_BUDGET:g}, got {budget.epsilon!r}")
         line = BudgetLine(
-            pricdr_ledger=VERSION,
             epsilon=budget.epsilon,
             delta=budget.delta,
             unit=budget.unit,
@@ -390,7 +375,7 @@ class Ledger:
             before, _ = self._cut(content)
             left = max(before.mu_left, _SLACK)  # a line must cost something
             promise = "all that was left, for a line that was lost"
-            after = before.plus(Spend(mu=left, dim=1, strategy=_FORFEIT, promise=promise, recorded=_now()))
+            after = before.plus(Spend(mu=left, dim=1, strategy="forfeit", promise=promise, recorded=_now()))
             self._replace(descriptor, after.raw, signed=False)
             return after
 

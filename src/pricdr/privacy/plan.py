@@ -13,7 +13,6 @@ from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, SumKind, cali
 from pricdr.privacy.strategies.spectral import Spectral
 
 _START: Final = 0.05
-"""Seconds that even the smallest release takes."""
 _BLOCKS: Final = 8 << 20
 """Bytes of the blocks that are being worked on."""
 _ALONE: Final = 0.3

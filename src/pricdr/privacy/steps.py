@@ -159,14 +159,9 @@ class Grid:
     def for_noise(cls, sigma: float, *, bounds: Bounds, dim: int) -> "Grid":
         """Return the grid for noise σ, so fine that rounding costs the item rows under 1 %, or else the finest."""
         refinement = 1
-        while refinement < MAX_REFINEMENT and not cls._at(sigma, refinement)._fine_enough(bounds, dim, _ROOM):
+        while refinement < MAX_REFINEMENT and not cls._at(sigma, refinement).keeps_signal(bounds, dim, room=_ROOM):
             refinement *= 2
         return cls._at(sigma, refinement)
-
-    @classmethod
-    def noiseless(cls, bounds: Bounds) -> "Grid":
-        """Return a fine grid for a release that is not private."""
-        return cls(0.0, bounds.rating_step / _NOISELESS_STEPS)
 
     @classmethod
     def _at(cls, sigma: float, refinement: int) -> "Grid":
@@ -182,11 +177,8 @@ class Grid:
             raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
         return radius
 
-    def keeps_signal(self, bounds: Bounds, dim: int) -> bool:
-        """Return whether rounding to the grid leaves item rows recognisable."""
-        return self._fine_enough(bounds, dim, 2.0)
-
-    def _fine_enough(self, bounds: Bounds, dim: int, room: float) -> bool:
+    def keeps_signal(self, bounds: Bounds, dim: int, *, room: float = 2.0) -> bool:
+        """Return whether rounding to the grid leaves item rows recognisable: ``room`` steps in a typical coordinate."""
         return self.radius(bounds) >= room * math.sqrt(dim)
 
 
@@ -196,7 +188,6 @@ _MAX_SUM_BITS: Final = 62
 MAX_USERS: Final = 1 << 27
 """Users that a release can have: whole numbers hold the sum of any guide over them."""
 MAX_RATINGS: Final = 1 << 33
-"""Ratings that a release can be made of."""
 _SAFE: Final = 1 + 1e-6
 """Covers double arithmetic in a bound on rounding."""
 _MAX_LOST: Final = 0.5
@@ -227,7 +218,6 @@ class Declared:
     bounds: Bounds
     unit: Unit
     users: int
-    """Listed users."""
     items: int | None
     """Size of the declared item universe; None where there is none."""
 
@@ -310,7 +300,7 @@ def calibrate(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tu
 
 def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[CalibratedStep, ...]:
     """Return the same steps without noise, on a fine grid. NOT PRIVATE."""
-    return tuple(CalibratedStep(step, Grid.noiseless(bounds)) for step in steps)
+    return tuple(CalibratedStep(step, Grid(0.0, bounds.rating_step / _NOISELESS_STEPS)) for step in steps)
 
 
 def total_mu(calibrated: Iterable[CalibratedStep]) -> float:

@@ -314,11 +314,7 @@ def today() -> str:
 
 
 def rounded_up(value: float, digits: int = 6) -> float:
-    """Return a figure for people, rounded up: it never understates by more than 10^-9, so that 4.000000000001 is a 4.
-
-    >>> rounded_up(10.52162), rounded_up(1.0000049), rounded_up(4.0 + 1e-12)
-    (10.5217, 1.00001, 4.0)
-    """
+    """Return a figure for people, rounded up: it never understates by over 10^-9, so that 4.000000000001 is a 4."""
     if value == 0 or not math.isfinite(value):
         return value
     exact = Decimal(value * (1 - 1e-9))

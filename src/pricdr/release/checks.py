@@ -12,8 +12,8 @@ copy of it in place of a newer one whose further releases nobody presents.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -141,14 +141,8 @@ def floor_of(count: int, level: float) -> float:
 
 def _most_often(trials: int, chance: float, alpha: float) -> int:
     """Return the number of successes that is exceeded with a probability of at most ``alpha``."""
-    low, high = 0, trials
-    while low < high:
-        middle = (low + high) // 2
-        if betainc(middle + 1, trials - middle, chance) <= alpha:  # the probability of more than ``middle``
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    # betainc: the probability of more than k
+    return bisect_left(range(trials), True, key=lambda k: bool(betainc(k + 1, trials - k, chance) <= alpha))
 
 
 def _check_repeats(values: Float32Array, sigma: float, grid: float) -> None:
@@ -163,17 +157,13 @@ def _check_repeats(values: Float32Array, sigma: float, grid: float) -> None:
         raise VerificationError("the matrix has the same row twice, which independent noise makes impossible")
 
 
-@dataclass(frozen=True)
-class LedgerCheck:
-    """A ledger that was checked."""
+def check_ledger(
+    ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None
+) -> tuple[Balance, tuple[int, ...]]:
+    """Check a ledger, and that it holds every one of these releases; with ``public_key``, that all are signed by it.
 
-    balance: Balance
-    not_presented: tuple[int, ...]
-    """Numbers of releases that it paid for and nobody gave: elsewhere, or never finished."""
-
-
-def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> LedgerCheck:
-    """Check a ledger, and that it holds every one of these releases; with ``public_key``, that all are signed by it."""
+    Return it, and the numbers of releases that it paid for and nobody gave: elsewhere, or never finished.
+    """
     try:
         balance = ledger.read()
     except LedgerError as error:
@@ -196,7 +186,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Pa
         if matrix != release.sha256():
             both = f"{folder} and {other} both claim to be release {number}"
             raise VerificationError(f"{both} of {ledger.path}: it paid for one")
-    return LedgerCheck(balance, tuple(at for at in range(1, len(balance.spends) + 1) if at not in paid))
+    return balance, tuple(at for at in range(1, len(balance.spends) + 1) if at not in paid)
 
 
 def lost_line(certificate: Certificate) -> Spend:

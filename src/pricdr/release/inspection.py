@@ -263,17 +263,6 @@ class Change:
 
 
 @dataclass(frozen=True)
-class UserChange:
-    """How the listed users differ."""
-
-    kept: int
-    added: int
-    removed: int
-    reordered: bool
-    """Whether those in both are listed in another order."""
-
-
-@dataclass(frozen=True)
 class ReleaseChange:
     """What changed from one release to another; empty where both are the same."""
 
@@ -283,7 +272,8 @@ class ReleaseChange:
     """Whether their ``release.safetensors`` are."""
     sentences: tuple[str, str, str]
     """Which one promises more and to whom, and by how much: for one rating, and for all ratings of one user."""
-    users: UserChange
+    users: dict[str, int]
+    """How many are listed in both, or in one alone; and whether those in both are in another order."""
     changes: tuple[Change, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -306,7 +296,7 @@ def difference(before: Release, after: Release) -> ReleaseChange:
             f"One rating: a test with {percent_up(_COMPARED_AT)} false alarms detects it in at most {one}.",
             f"All {_RATINGS} ratings of one user, taken out together: in at most {whole}.",
         ),
-        users=UserChange(len(old & new), len(new - old), len(old - new), reordered),
+        users={"kept": len(old & new), "added": len(new - old), "removed": len(old - new), "reordered": reordered},
         changes=tuple(_changes(a, b)),
     )
 

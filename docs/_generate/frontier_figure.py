@@ -19,9 +19,9 @@ _SVG: Final = "http://www.w3.org/2000/svg"
 def figure(folder: ResultsFolder) -> str:
     """Return the charts of all pairs on which plaintext gains something for certain."""
     charts = share_charts([pair for pair in folder.family(FRONTIER) if pair.has_ceiling])
-    panels: list[Any] = [chart.properties(title=printable(pair.title)) for pair, chart, _ in charts]
+    panels: list[Any] = [draw().properties(title=printable(pair.title)) for pair, draw, _ in charts]
     words = " ".join(f"{pair.title}: {in_words}" for pair, _, in_words in charts)
-    drawn = chart_figure("frontier", "", alt.HConcatChart(hconcat=panels, spacing=24), in_words=words).light
+    drawn = chart_figure("frontier", "", lambda: alt.HConcatChart(hconcat=panels, spacing=24), in_words=words).light
     ElementTree.register_namespace("", _SVG)
     root = ElementTree.fromstring(drawn)
     title = ElementTree.Element(f"{{{_SVG}}}title")

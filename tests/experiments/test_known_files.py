@@ -9,7 +9,7 @@ from pricdr.data.pairs import prepare
 from pricdr.data.reading.read import read_ratings
 from pricdr.errors import InputError, MissingDataError
 from pricdr.experiments.arms import DataSpec
-from pricdr.experiments.paper import OTHER_DATA, PAPER_TASKS, Counts
+from pricdr.experiments.paper import Counts, paper_tasks
 from pricdr.experiments.spec import read_specs
 from pricdr.experiments.tasks import find_files, load_task, missing_files
 from tests import raw_files
@@ -133,7 +133,7 @@ SPECS = Path(__file__).parents[2] / "specs"
 def test_table_2_and_table_3_name_the_same_data():
     """But for Douban Book→Music: Table 2 takes the authors' filtered files, Table 3 counts from the raw ones."""
     specs = {spec.data.title: spec.data for spec in read_specs(SPECS / "table2.toml", SPECS / "tuned")}
-    for task in (*PAPER_TASKS, *OTHER_DATA):
+    for task in paper_tasks():
         if task.data.title not in specs:
             assert task.data.filtered, f"{task.data.title} is counted and not run"
             continue

@@ -60,11 +60,11 @@ def test_a_name_that_is_hostile_in_vega_or_in_xml_is_text():
 def test_what_a_chart_asks_for_elsewhere_is_not_fetched():
     """It would not be shown either: a browser loads nothing for a picture inside of an image."""
     base = alt.Chart(alt.InlineData(values=[{"x": 1, "to": "https://example.org/picture.png"}])).encode(x="x:Q")
-    figure = chart_figure("c", "c", base.mark_image(width=9, height=9).encode(url="to:N"), in_words="w")
+    figure = chart_figure("c", "c", lambda: base.mark_image(width=9, height=9).encode(url="to:N"), in_words="w")
     assert "base64" not in figure.light
     remote = alt.Chart(alt.UrlData(url="https://example.org/data.json")).mark_point().encode(x="x:Q")
     with pytest.raises(ValueError, match="example"):
-        chart_figure("c", "c", remote, in_words="w")
+        chart_figure("c", "c", lambda: remote, in_words="w")
 
 
 def _luminance(colour: str) -> float:
@@ -85,7 +85,7 @@ def test_series_and_words_stand_out_from_the_paper_and_no_two_series_look_alike(
 def test_without_altair_the_pages_of_releases_evaluations_and_the_demo_have_words_instead(tmp_path, monkeypatch):
     for name in REPORT.modules:
         monkeypatch.setitem(sys.modules, name, None)
-    for at, page in enumerate((examples.demo, examples.evaluation, examples.inspection)):
+    for at, page in enumerate((examples.demo, examples.evaluation, examples.inspection, examples.whole_report)):
         (tmp_path / str(at)).mkdir()
         text = page(tmp_path / str(at))
         assert "<img" not in text

@@ -17,19 +17,20 @@ least that of the run with the best MRR. The third holds for figures of the same
 import csv
 import json
 import math
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from pricdr.data.pairs import DomainPair, prepare
 from pricdr.data.ratings import Ratings
 from pricdr.errors import MissingDataError, plain
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.arms import DataSpec
-from pricdr.experiments.records import Count, Line, read_json, record
+from pricdr.experiments.records import Count, Line, from_table, read_json, record
 from pricdr.experiments.results import NOT_PRESENT, Provenance, provenance
 from pricdr.experiments.tasks import find_files, prepare_pair
 from pricdr.files import replace_file
@@ -100,7 +101,8 @@ class Counts:
         return cells
 
 
-class PaperTask(NamedTuple):
+@record
+class PaperTask:
     """The data of one row of Table 3, and what the paper says of them; nothing of data that are not the paper's."""
 
     data: DataSpec
@@ -115,39 +117,13 @@ class PaperTask(NamedTuple):
         return f"{rated}, {'the five steps' if self.data.core is None else f'joint {self.data.core}-core'}"
 
 
-def _paper(title: str, folder: str, source: str, target: str, *counts: int) -> PaperTask:
-    data = DataSpec(title=title, paper=title, folder=folder, source=source, target=target, threshold=3.0)
-    return PaperTask(data, Counts(*counts))
+@cache
+def paper_tasks() -> tuple[PaperTask, ...]:
+    """Return the rows of the paper's Table 3 in its order, then other data that experiments run on."""
+    text = (files("pricdr.experiments") / "table3.toml").read_text(encoding="utf-8")
+    return from_table(tuple[PaperTask, ...], tomllib.loads(text)["task"])
 
 
-def _stand_in(task: str, folder: str, target: str, **rules: Any) -> PaperTask:  # noqa: ANN401 - fields of DataSpec
-    names: dict[str, Any] = {"title": f"{task} (stand-in)", "paper": task, "stand_in": True, "folder": folder}
-    return PaperTask(DataSpec(**names, source="movie.csv.gz", target=target, **rules))
-
-
-PAPER_TASKS: Final = (
-    _paper("Amazon Music→Book", "amazon", "CDs_and_Vinyl", "Books", 16_367, 18_467, 233_251, 23_988, 291_325),
-    _paper("Amazon Movie→Music", "amazon", "Movies_and_TV", "CDs_and_Vinyl", 15_914, 19_794, 416_228, 20_058, 280_398),
-    _paper("Amazon Movie→Book", "amazon", "Movies_and_TV", "Books", 29_476, 24_091, 591_258, 41_884, 579_131),
-    _paper("Douban Book→Music", "douban_raw", "book", "music", 924, 3_916, 50_429, 4_228, 50_157),
-    _paper("Douban Movie→Book", "douban_raw", "movie", "book", 1_574, 9_471, 744_983, 6_139, 85_602),
-    _paper("Douban Movie→Music", "douban_raw", "movie", "music", 1_055, 9_386, 557_989, 4_981, 60_626),
-)
-"""In the order of the paper's Table 3."""
-OTHER_DATA: Final = (
-    _stand_in("Amazon Movie→Music", "amazon_movie_music", "music.csv.gz", threshold=3.0, core=5),
-    _stand_in("Amazon Movie→Book", "amazon_movie_book_implicit", "book.csv.gz", filtered=True),
-    PaperTask(
-        DataSpec(
-            title="Amazon Electronics→Cell phones",
-            folder="amazon_electronics_cell",
-            source="electronic.csv.gz",
-            target="cell.csv.gz",
-            core=3,
-        )
-    ),
-)
-"""What the experiments run on beside the paper's tasks."""
 _MAX_BYTES: Final = 1 << 20
 
 
@@ -190,8 +166,7 @@ class Table3:
 
 def measure_table3(root: Path, *, progress: Progress = silent) -> Table3:
     """Return Table 3, counted from the raw files under ``root``; a task whose files are absent keeps its row."""
-    tasks = (*PAPER_TASKS, *OTHER_DATA)
-    rows = []
+    tasks, rows = paper_tasks(), []
     for at, task in enumerate(tasks):
         progress("tasks", at, len(tasks), task.data.title or "")
         rows.append(_row(task, root))

@@ -6,7 +6,8 @@ not installed, a page has a figure's words instead.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pricdr.errors import MissingExtraError, printable
@@ -56,12 +57,21 @@ _THEME: Final[dict[str, Any]] = {
 """The looks of every chart in vega's words; what a chart configures itself comes before."""
 
 
-def chart_figure(id: str, caption: str, chart: "alt.TopLevelMixin", *, in_words: str, note: str = "") -> Figure:
-    """Draw a chart in the colours and fonts of pages; ``in_words`` has its figures, for those who cannot see it."""
+def chart_figure(
+    id: str, caption: str, draw: "Callable[[], alt.TopLevelMixin]", *, in_words: str, note: str = ""
+) -> Figure:
+    """Draw a chart in the colours and fonts of pages; ``in_words`` has its figures, for those who cannot see it.
+
+    Where charts cannot be drawn here, the figure is its words.
+    """
+    try:
+        REPORT.require()
+    except MissingExtraError as error:
+        return Figure(id, caption, in_words, note=f"{note} In words, since {error}.".strip())
     import vl_convert
 
     # As text that is one line and printable: names from outside may hold what no XML can.
-    spec = _printable(chart.to_dict(validate=False))  # our own charts, all drawn in tests
+    spec = _printable(draw().to_dict(validate=False))  # our own charts, all drawn in tests
     own = {name: value for name, value in spec.get("config", {}).items() if name != "view"}  # altair's, not ours
     config = _THEME | {name: {**_THEME.get(name, {}), **value} for name, value in own.items()}
     svg = str(vl_convert.vegalite_to_svg(spec | {"config": config}, allowed_base_urls=[]))
@@ -78,15 +88,6 @@ def _printable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     if isinstance(value, dict):
         return {printable(key): _printable(inner) for key, inner in value.items()}
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
-
-
-def undrawn(id: str, caption: str, in_words: str, note: str = "") -> Figure | None:
-    """Return the figure in words where charts cannot be drawn here; None where they can."""
-    try:
-        REPORT.require()
-    except MissingExtraError as error:
-        return Figure(id, caption, in_words, note=f"{note} In words, since {error}.".strip())
-    return None
 
 
 class Dot(NamedTuple):
@@ -118,8 +119,10 @@ def dot_plot(
     if not rows:
         return None
     in_words = f"{label}. {'; '.join(row['words'] for row in rows)}."
-    if missing := undrawn(id, caption, in_words, note):
-        return missing
+    return chart_figure(id, caption, partial(_dots, rows, label), in_words=in_words, note=note)
+
+
+def _dots(rows: Sequence[dict[str, Any]], label: str) -> "alt.TopLevelMixin":
     import altair as alt
 
     groups, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("group", "row"))
@@ -137,5 +140,6 @@ def dot_plot(
     if min(row["low"] for row in rows) < 0 < max(row["high"] for row in rows):
         layers.insert(0, alt.Chart().mark_rule(strokeDash=[3, 3], opacity=0.5).encode(x=alt.datum(0)))
     panel = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=WIDTH, height=36 * len(names))
-    chart = panel.facet(row=alt.Row("group:N", sort=groups, title=None)).resolve_scale(y="independent")
-    return chart_figure(id, caption, chart, in_words=in_words, note=note)
+    faceted = panel.facet(row=alt.Row("group:N", sort=groups, title=None))
+    chart: alt.TopLevelMixin = faceted.resolve_scale(y="independent")
+    return chart

@@ -8,20 +8,23 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from pricdr import __version__
 from pricdr.pages import Block, Bullets, Facts, Figure, Page, Section, render, table
-from pricdr.pages.charts import WIDTH, chart_figure, undrawn
+from pricdr.pages.charts import WIDTH, chart_figure
 from pricdr.privacy.accounting import TradeOff
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.release.certificate import Certificate, alike, leaves, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
 from pricdr.release.readme import ReadmeSection, in_short, percent_up, statement, trade_off_of
 from pricdr.signing import fingerprint, public_from_text
+
+if TYPE_CHECKING:
+    import altair as alt
 
 INSPECTION_LAYOUT, DIFFERENCE_LAYOUT = 1, 2
 """Versions of the dictionaries for programs: a key that goes, or means something else, needs a new one."""
@@ -230,8 +233,10 @@ def _drawn(curve: TradeOff, unit: str) -> Figure:
         "Dotted: blind guessing."
     )
     in_words = f"The best test for one {unit}, at most: {_rates(curve)}. Blind guessing detects as often as it errs."
-    if missing := undrawn(id, caption, in_words, note):
-        return missing
+    return chart_figure(id, caption, partial(_chart, curve), in_words=in_words, note=note)
+
+
+def _chart(curve: TradeOff) -> "alt.TopLevelMixin":
     import altair as alt
 
     axis, scale = alt.Axis(format="%", tickCount=5), alt.Scale(domain=[0, 1])
@@ -246,8 +251,7 @@ def _drawn(curve: TradeOff, unit: str) -> Figure:
         line = alt.Chart(alt.InlineData(values=[{"x": a, "y": b, "at": at} for at, (a, b) in enumerate(corners)]))
         layers.append(line.mark_line(strokeDash=dash, opacity=opacity).encode(x=x, y=y, order="at:Q"))
     marks = alt.Chart(alt.InlineData(values=[{"x": a, "y": b} for a, b, _ in _points(curve)]))
-    chart = alt.layer(*layers, marks.mark_point().encode(x=x, y=y)).properties(width=WIDTH, height=WIDTH)
-    return chart_figure(id, caption, chart, in_words=in_words, note=note)
+    return alt.layer(*layers, marks.mark_point().encode(x=x, y=y)).properties(width=WIDTH, height=WIDTH)
 
 
 @dataclass(frozen=True)

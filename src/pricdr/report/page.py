@@ -5,7 +5,8 @@ Sentences are written by hand; what figures say, tables say, and whether a relea
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import isnan
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -72,8 +73,8 @@ def lead(folder: ResultsFolder) -> Content:
     epsilon, blocks = usual_epsilon(pairs), dict[str, Content]()
     if epsilon is not None:
         figures = [
-            chart_figure(f"shares-{at}", pair.title, chart, in_words=words, note=_ceiling_note(pair))
-            for at, (pair, chart, words) in enumerate(share_charts(pairs), 1)
+            chart_figure(f"shares-{at}", pair.title, draw, in_words=words, note=_ceiling_note(pair))
+            for at, (pair, draw, words) in enumerate(share_charts(pairs), 1)
         ]
         full = Details("The same, ranked among all items", [_summary(pairs, epsilon, full=True)])
         blocks = {"summary": [_summary(pairs, epsilon)], "charts": [SideBySide(figures), full]}
@@ -240,8 +241,8 @@ def _in_words(points: Sequence[Point]) -> str:
     return "; ".join(point["words"] for point in points) + "."
 
 
-def share_charts(pairs: Sequence[Experiment]) -> list[tuple[Experiment, "alt.TopLevelMixin", str]]:
-    """Return a chart for each pair that has points, and its figures in words; all on one scale."""
+def share_charts(pairs: Sequence[Experiment]) -> list[tuple[Experiment, "Callable[[], alt.TopLevelMixin]", str]]:
+    """Return what draws a chart, for each pair that has points, and its figures in words; all on one scale."""
     points = {pair.spec.name: list(_share_points(pair)) for pair in pairs}
     every = list(dict.fromkeys(point["series"] for found in points.values() for point in found))
     curves = [curve for curve in _SHOWN if curve in every] if set(every) & {*_SHOWN[:-1]} else every[: len(_SHOWN)]
@@ -251,10 +252,9 @@ def share_charts(pairs: Sequence[Experiment]) -> list[tuple[Experiment, "alt.Top
     low, high = min((point["low"] for point in scaled), default=0), max((point["high"] for point in scaled), default=1)
     scale = (max(min(low, 0) - 0.05, -0.5), min(max(high, 1) + 0.05, 1.5))
     title = "share of the plaintext gain kept"
+    draw = partial(_curves, curves=curves, x_title="ε", y_title=title, log=True, shares=scale)
     drawn = [(pair, points[pair.spec.name]) for pair in pairs if points[pair.spec.name]]
-    return [
-        (pair, _curves(found, curves, "ε", title, log=True, shares=scale), _in_words(found)) for pair, found in drawn
-    ]
+    return [(pair, partial(draw, found), _in_words(found)) for pair, found in drawn]
 
 
 def _share_points(pair: Experiment) -> Iterator[Point]:
@@ -278,8 +278,9 @@ def _curve_figures(experiment: Experiment, id: str) -> Iterator[Figure]:
         ]
         if points:
             title, log = _AXES[on_curves[0][1].axis]
-            chart = _curves(points, list(dict.fromkeys(point["series"] for point in points)), title, "NDCG@10", log=log)
-            yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), chart, in_words=_in_words(points))
+            curves = list(dict.fromkeys(point["series"] for point in points))
+            draw = partial(_curves, points, curves, title, "NDCG@10", log=log)
+            yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), draw, in_words=_in_words(points))
 
 
 def _curves(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from pricdr._publish import publish
+from pricdr.data.csr import sp
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
@@ -41,23 +42,21 @@ class Planted:
         """The planted pair; every user has rated a third of what it likes."""
         rng = np.random.default_rng(0)
         users = tuple(f"u{u:02d}" for u in range(n_users))
-        items = tuple(f"i{i:02d}" for i in range(n_items))
-        rated = {
-            (u, i)
-            for u in range(n_users - n_cold)
-            for i in rng.choice(np.arange(u % 2, n_items, 2), n_items // 6, replace=False)
-        }
-        target = Ratings.from_triples([users[u] for u, _ in rated], [items[i] for _, i in rated])
-        target = target.select(users=users, items=items)
+        rated, watched = np.zeros((n_users, n_items)), np.zeros((n_users, 30))
+        for u in range(n_users - n_cold):
+            rated[u, rng.choice(np.arange(u % 2, n_items, 2), n_items // 6, replace=False)] = 1
         taste = np.array([[1.0, -1.0] if u % 2 else [-1.0, 1.0] for u in range(n_users)])
         release = (taste @ rng.standard_normal((2, 8)) + 0.05 * rng.standard_normal((n_users, 8))).astype(np.float32)
-        unrated = [next(i for i in range(u % 2, n_items, 2) if (u, i) not in rated) for u in range(n_users)]
+        unrated = [next(i for i in range(u % 2, n_items, 2) if not rated[u, i]) for u in range(n_users)]
         others = np.array([np.arange(1 - u % 2, n_items, 2) for u in range(n_users)])
-        validation = HeldOut(np.arange(n_users), np.array(unrated), others)
-        watched = [(u, i) for u in range(n_users) for i in rng.choice(np.arange(u % 2, 30, 2), 7, replace=False)]
-        source = Ratings.from_triples([users[u] for u, _ in watched], [f"s{i:02d}" for _, i in watched])
+        for u in range(n_users):
+            watched[u, rng.choice(np.arange(u % 2, 30, 2), 7, replace=False)] = 1
         return cls(
-            target, release_with_rows(release, users), source.select(users=users), validation, users[n_users - n_cold :]
+            target=Ratings(sp.csr_array(rated), users, tuple(f"i{i:02d}" for i in range(n_items)), has_values=False),
+            release=release_with_rows(release, users),
+            source=Ratings(sp.csr_array(watched), users, tuple(f"s{i:02d}" for i in range(30)), has_values=False),
+            validation=HeldOut(np.arange(n_users), np.array(unrated), others),
+            cold=users[n_users - n_cold :],
         )
 
     @property

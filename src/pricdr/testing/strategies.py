@@ -14,6 +14,7 @@ from scipy import stats
 
 from pricdr._publish import publish
 from pricdr.arrays import Float64Array
+from pricdr.data.csr import sp
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio
@@ -29,7 +30,6 @@ _SINGLE: Final = 1 + 1e-6
 ALPHA: Final = 1e-6
 """Every test of a law compares a p-value with it: a correct sampler fails one once in 10^6 runs, on any seed."""
 Promised: TypeAlias = tuple[Guarantee, Bounds]
-"""What a release is checked with."""
 
 
 class StrategyContract:
@@ -145,9 +145,7 @@ def random_ratings(users: Ids, items: Ids, *, seed: int, share: float = 0.3) -> 
     rng = np.random.default_rng(seed)
     rated = rng.random((len(users), len(items))) < share
     rated[np.arange(len(users)), rng.integers(len(items), size=len(users))] = True
-    rows, columns = np.nonzero(rated)
-    triples = Ratings.from_triples([users[row] for row in rows], [items[column] for column in columns])
-    return triples.select(users=users, items=items)
+    return Ratings(sp.csr_array(rated.astype(np.float64)), users, items)
 
 
 def scale_p_value(sample: npt.NDArray[Any], scale: float) -> float:

@@ -63,7 +63,7 @@ def _outcome(call):
         return " ".join(rule.split()[:4])
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(rows=ROWS, way=st.sampled_from(sorted(WAYS)))
 def test_a_frame_is_read_like_a_file_of_the_same_rows(tmp_path_factory, rows, way):
     text = io.StringIO()
@@ -76,7 +76,7 @@ def test_a_frame_is_read_like_a_file_of_the_same_rows(tmp_path_factory, rows, wa
     assert found == expected if isinstance(expected, str) else _same(found, expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.floats(-9, 9)), min_size=1, max_size=40),
     has_values=st.booleans(),
@@ -112,29 +112,12 @@ def test_columns_may_be_named(taken):
     ("columns", "message"),
     [
         ({"buyer": ["a"], "item": ["x"]}, "no user column in the header ['buyer', 'item']; name them with user=…"),
-        (
-            {"user": ["a"], "item": ["x"], "score": [1], "stars": [2]},
-            "could be the rating column: 'score' and 'stars'",
-        ),
-        (
-            {"user": pl.Series([], dtype=pl.String), "item": pl.Series([], dtype=pl.String)},
-            "it has columns and no rows",
-        ),
+        ({"user": ["a"], "item": ["x"], "score": [1], "stars": [2]}, "could be the rating column: 'score' and 'stars'"),
+        (dict.fromkeys(("user", "item"), pl.Series([], dtype=pl.String)), "it has columns and no rows"),
         ({"user": ["a", None], "item": ["x", "y"]}, "row 2: the user id is empty (null)"),
-        ({"user": ["a", "b\n"], "item": ["x", "y"]}, "row 2: the user id 'b\\n' holds a line break"),
-        ({"user": ["a" * 1001], "item": ["x"]}, "has more than 1,000 characters"),
-        ({"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, float("inf")]}, "row 2: the rating inf is not a"),
         (
             {"user": ["a"], "item": ["x"], "rating": ["good"]},
             ("the rating column holds VARCHAR; ratings", "the rating 'good' is not a finite number"),
-        ),
-        (
-            {"user": ["a"], "item": ["x"], "rating": [True]},
-            ("the rating column holds BOOLEAN; ratings must be", "the rating True is not a finite number"),
-        ),
-        (
-            {"user": [True], "item": ["x"]},
-            ("the user column holds BOOLEAN; ids must be", "the user id True must be text or a whole number"),
         ),
         (
             {"user": [1.5], "item": ["x"]},

@@ -1,8 +1,9 @@
-"""One row decides about its own pair alone, in every format and on every engine: mathematics.md, section 7.
+"""One row decides about its own pair alone, in every format: mathematics.md, section 7.
 
 Files are random, with repeated pairs, missing fields, several names for one field, numbers for text, odd quotes and
 rows that are no rows. One row is inserted, removed or edited, at the start, at the end or anywhere; then only entries
-of its own pairs may change. Only public functions are used, so that the test holds for any reader.
+of its own pairs may change. Only public functions are used, so that the test holds for any reader; that engines keep
+the same ratings is for ``tests/engines`` and ``tests/spark``.
 """
 
 import json
@@ -13,17 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from pricdr import Ratings, Release, cli, read_ratings
+from pricdr import Ratings, read_ratings
 from pricdr.data.reading.inputs import Query
 from pricdr.errors import InputError
-from tests.data.kept import KEPT, keep
-from tests.settings import config
 
 Pair = tuple[str, str]
 
@@ -233,63 +231,3 @@ def test_one_row_changes_entries_of_its_own_pairs_alone(tmp_path_factory, kind):
         assert changed <= {row.pair for row in differing}, (changed, differing)
 
     check()
-
-
-# --- what was seen, and the engines -------------------------------------------------------------------------------
-
-
-def repeated(*, first: str = "", mark: str = ",") -> list[str]:
-    """Rows of many pairs whose merge rule shows: the latest value is 1, the largest 5."""
-    rows = [mark.join((f"u{n}", "x", str(value), str(time))) for n in range(30) for value, time in ((5, 1), (1, 2))]
-    return [first, *rows] if first else rows
-
-
-def objects(first: str) -> list[str]:
-    rows = (row.split(",") for row in repeated())
-    given = ({"user": u, "item": i, "rating": int(value), "timestamp": int(time)} for u, i, value, time in rows)
-    return [first, *map(json.dumps, given)]
-
-
-HEADER, NOTED = "user,item,rating,timestamp", [f"{row},n" for row in repeated()]
-SEEN = {
-    "a first object without a time": ("r.jsonl", "", objects('{"user": "u0", "item": "y", "rating": 3}'), None),
-    "a first object with an alias": ("r.jsonl", "", objects('{"uid": "u0", "sku": "y", "stars": 3, "date": 9}'), None),
-    "a first id that is a number": ("r.jsonl", "", objects('{"user": 7, "item": "x", "rating": 3}'), None),
-    "a first line of three fields": ("r.dat", "", repeated(first="u0::y::3", mark="::"), None),
-    "a first line that is short": ("r.csv", "", repeated(first="u0,y"), "user=1,item=2,rating=3,time=4"),
-    "an open quote": ("r.csv", HEADER + ",note\n", [*repeated(first='u0,y,3,"Weird Al'), 'u9,z,1,9,LP 12"'], None),
-    "an open quote in an unused column": (
-        "r.csv",
-        HEADER + ",note\n",
-        [*NOTED[:5], 'u0,y,3,1,"Weird Al', *NOTED, 'u9,z,1,9,LP"'],
-        None,
-    ),
-}  # fmt: skip
-
-
-def published(file: Path, out: Path, columns: str | None) -> np.ndarray:
-    """Return the matrix of a release of the values in a file, with noise that repeats."""
-    users = file.with_name("users.txt")
-    users.write_text("".join(f"u{n}\n" for n in range(30)))
-    options = "--values --rating-bound 5 --rating-step 1 --epsilon 1 --delta 1e-6 --strategy jlt --dim 16"
-    options += " --insecure-seed 7" + ("" if columns is None else f" --columns {columns}")
-    words = (*options.split(), *config(skip_bad_rows=True, most_bad_rows=1))
-    assert cli.run(["publish", str(file), "--users", str(users), *words, "--out", str(out)]) == 0
-    return Release.load(out).matrix
-
-
-@pytest.mark.parametrize("where", KEPT)
-@pytest.mark.parametrize("case", SEEN)
-def test_one_row_changes_one_user_by_at_most_one_rating_in_a_release(tmp_path, monkeypatch, case, where):
-    keep(monkeypatch, where)
-    name, header, rows, columns = SEEN[case]
-    at = next(n for n, row in enumerate(rows) if "y" in row or "7" in row)
-    matrices = []
-    for number, kept in enumerate((rows, rows[:at] + rows[at + 1 :])):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / name).write_text(header + "".join(f"{row}\n" for row in kept))
-        matrices.append(published(folder / name, folder / "out", columns))
-    changes = np.linalg.norm(matrices[0] - matrices[1], axis=1)
-    assert (changes > 0).sum() <= 1
-    assert changes.max() <= 5.01

@@ -104,25 +104,20 @@ def test_what_was_done_is_disclosed():
     assert core.source.filtered_by == f"{text}, then {once}"
 
 
-@pytest.mark.parametrize(
-    ("target", "arguments", "words"),
-    [
+def test_the_step_that_emptied_the_pair_is_named():
+    for target, arguments, words in (
         (Ratings.from_triples(["i0"], ["u0"], [5]), {}, ["no user id occurs in both", "'u0' and 'i0'", "swapped"]),
         (Ratings.from_triples(["u0"], ["x"], [5]), {}, ["no user has more than 5 positives in both"]),
         (block(2.0), {}, ["no target rating is at least 3", "--threshold none"]),
         (block(users=5), {}, ["no common user has an item with more than 5 positives"]),
         (block(), {"core": 8}, ["no user has 8 ratings in both domains"]),
-    ],
-)
-def test_the_step_that_emptied_the_pair_is_named(target, arguments, words, refused):
-    message = refused(lambda: prepare(block(), target, **arguments))
-    for word in words:
-        assert word in message, message
-
-
-@pytest.mark.parametrize("arguments", [{"core": 0}, {"core": True}, {"threshold": float("nan")}])
-def test_bad_arguments(arguments, refused):
-    refused(lambda: prepare(block(), block(), **arguments), ParameterError)
+    ):
+        with pytest.raises(InputError) as refusal:
+            prepare(block(), target, **arguments)
+        assert all(word in str(refusal.value) for word in words), refusal.value
+    for arguments in ({"core": 0}, {"core": True}, {"threshold": float("nan")}):
+        with pytest.raises(ParameterError):
+            prepare(block(), block(), **arguments)
 
 
 def test_a_pair_has_one_list_of_users(refused):

@@ -14,6 +14,7 @@ from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.errors import VerificationError
 from pricdr.strategies import Guided, LearnFrom, Spectral
 from tests.forging import reseal
+from tests.fuzz.mutations import at_path, paths
 
 USERS, ITEMS = (tuple(f"{kind}{at:02d}" for at in range(30)) for kind in "ui")
 OTHERS = tuple(f"x{at}" for at in range(10))
@@ -62,28 +63,6 @@ def _others(value):
     return [None]
 
 
-def _paths(content, path=()):
-    """Return every part of a JSON object by its path."""
-    if path:
-        yield path
-    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
-    for key, value in pairs:
-        yield from _paths(value, (*path, key))
-
-
-def _at(content, path):
-    for key in path:
-        content = content[key]
-    return content
-
-
-def _found(content, path):
-    try:
-        return _at(content, path)
-    except (KeyError, IndexError, TypeError):
-        return ...
-
-
 @pytest.mark.parametrize("way", ["spectral", "guided", "buckets", "catalogue"])
 def test_whatever_is_forged_is_refused_in_one_line(folders, way, tmp_path):
     copy = tmp_path / "copy"
@@ -95,14 +74,14 @@ def test_whatever_is_forged_is_refused_in_one_line(folders, way, tmp_path):
     del honest["digest"]
     believed = {("epsilon",)} | BELIEVED | ({("strategy", "parameters", "buckets")} if way == "catalogue" else set())
     plain = {} if way == "spectral" else json.loads((folders["spectral"] / "certificate.json").read_text())
-    alike = [path for path in _paths(plain) if _at(plain, path) == _found(honest, path)]  # which that way forges
+    alike = [path for path in paths(plain) if at_path(plain, path) == at_path(honest, path)]  # which that way forges
     refusals = []
-    for path in _paths(honest):
+    for path in paths(honest):
         if path[0] == "files" or path in alike:
             continue
-        for value in _others(_at(honest, path)):
+        for value in _others(at_path(honest, path)):
             forged = deepcopy(honest)
-            _at(forged, path[:-1])[path[-1]] = value
+            at_path(forged, path[:-1])[path[-1]] = value
             if forged == honest:
                 continue
             reseal(copy, lambda content, forged=forged: content.update(forged), rewrite_readme=True)

@@ -102,17 +102,14 @@ def test_sums_are_exact_even_where_32_bits_would_overflow(levels):
     assert np.array_equal(out, np.full((2, 3), np.float32(50 * levels * 2**20)))
 
 
-def test_noise_too_small_for_exact_arithmetic_is_refused():
+def test_rows_that_are_not_finite_and_noise_too_small_for_exact_arithmetic_are_refused():
+    with pytest.raises(ParameterError, match="not finite"):
+        on_grid(np.array([[np.nan, 1.0]], dtype=np.float32), radius=10.0)
     with pytest.raises(ParameterError, match="too small for exact arithmetic"):
         Grid(1e-9, 1e-12).radius(Bounds())
+    entries, rows = sp.csr_array((1, 10**6), dtype=np.int32), np.full((10**6, 1), 2**30, dtype=np.int32)
     with pytest.raises(AssertionError, match="bound every sum"):
-        release_rows(
-            sp.csr_array((1, 10**6), dtype=np.int32),
-            np.full((10**6, 1), 2**30, dtype=np.int32),
-            grid=Grid(0.0, 1.0),
-            bounds=Bounds(rating_bound=10_000),
-            noise=None,
-        )
+        release_rows(entries, rows, grid=Grid(0.0, 1.0), bounds=Bounds(rating_bound=10_000), noise=None)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +133,6 @@ def test_the_grid_is_fine_enough_that_rounding_keeps_the_item_rows(sigma, bounds
     assert (grid.refinement > 1) == (sigma > 1)
     assert grid.keeps_signal(bounds, 200)
     assert not Grid.for_noise(1e9, bounds=bounds, dim=200).keeps_signal(bounds, 200)
-
-
-def test_an_item_row_that_is_not_finite_is_refused():
-    with pytest.raises(ParameterError, match="not finite"):
-        on_grid(np.array([[np.nan, 1.0]], dtype=np.float32), radius=10.0)
 
 
 @pytest.mark.parametrize("dim", [200, 8192, 9000, 20_000])

@@ -135,6 +135,8 @@ def test_refined_noise_is_r_times_one_draw_plus_another(refinement):
     fine = DiscreteGaussian(Simulation(3), "n refined").draw(100, 5000)
     assert np.array_equal(draws, refinement * coarse + fine)
     assert np.abs(draws).max() <= DiscreteGaussian(Simulation(3), "n", refinement=refinement).largest
+    with pytest.raises(ValueError, match="refinement"):  # beyond the proof
+        DiscreteGaussian(Simulation(3), "n", refinement=257)
 
 
 @pytest.mark.parametrize("refinement", [1, 2, 16, 256])
@@ -153,8 +155,3 @@ def test_refined_noise_has_the_law_of_a_wider_discrete_gaussian(refinement):
             wide[int(z)] = float((weight[np.abs(x[inside])] * weight[rest[inside]]).sum())
     for z, probability in wide.items():
         assert probability == pytest.approx(math.exp(-(z * z) / (2 * s * s)) / (s * math.sqrt(2 * math.pi)), rel=1e-9)
-
-
-def test_a_refinement_beyond_the_proof_is_refused():
-    with pytest.raises(ValueError, match="refinement"):
-        DiscreteGaussian(Simulation(3), "n", refinement=257)

@@ -57,10 +57,7 @@ def of_lists(ranks: Float64Array, starts: IntArray, cutoffs: Sequence[int] = CUT
     many could get. MRR@k is 1 / place of the first of them. MAP@k adds up, over those in the first k places, the share
     of relevant items up to that place, and divides by how many are relevant, k or not.
 
-    Args:
-        ranks: Of each held-out item among the user's candidates that are not held out; rows of a user are adjacent.
-        starts: Where the rows of each user begin.
-        cutoffs: The values of k.
+    The ``ranks`` are among candidates that are not held out; a user's rows are adjacent, and begin at ``starts``.
 
     >>> of_lists(np.array([3.0, 0.0]), np.array([0]), [5])["Recall@5"].tolist()
     [1.0]

@@ -38,7 +38,8 @@ def ranks(
     n_items = train.shape[1]
     block = max(1, _CELLS_PER_BLOCK // n_items)
     sampled, full = np.empty(len(held_out)), np.empty(len(held_out))
-    relevant = _pairs(held_out, train.shape)
+    # Whole, since the rows of a user may lie in two blocks.
+    relevant = sp.csr_array((np.ones(len(held_out)), (held_out.users, held_out.items)), shape=train.shape)
     for start in range(0, len(held_out), block):
         part = held_out.only(np.s_[start : start + block])
         users, row = part.evaluated, part.user_of_row
@@ -49,24 +50,15 @@ def ranks(
         sampled[start : start + block] = rank_of(positive, scores[row[:, None], part.negatives])
         everything = rank_of(positive, scores if len(users) == len(row) else scores[row])
         # What does not compete is counted off again: to mark it in the scores would take a copy of them.
-        hidden = (_pattern(train[users]) + relevant[users])[row]
+        rated = train[users]
+        rated.data[:] = 1  # a rating of −1 and a held-out pair must not cancel out
+        hidden = (rated + relevant[users])[row]
         of_row = np.repeat(np.arange(len(row)), np.diff(hidden.indptr))
         found = scores[row[of_row], hidden.indices]
         before = (found > positive[of_row]) + 0.5 * (found == positive[of_row])
         full[start : start + block] = everything - np.bincount(of_row, before, minlength=len(row))
         progress("ranking", min(start + block, len(held_out)), len(held_out))
     return sampled, full
-
-
-def _pairs(held_out: HeldOut, shape: tuple[int, int]) -> RatingMatrix:
-    """Return the held-out pairs as a matrix: the rows of a user may lie in two blocks."""
-    entries = (np.ones(len(held_out)), (held_out.users, held_out.items))
-    return sp.csr_array(entries, shape=shape)
-
-
-def _pattern(matrix: RatingMatrix) -> RatingMatrix:
-    """Return ones where anything is stored: a rating of −1 and a held-out pair must not cancel out."""
-    return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def sampled_ranks(

@@ -155,7 +155,8 @@ class FittedModel:
         widths = self.user_vectors.shape[1], self.item_vectors.shape[1]
         if widths[0] != widths[1]:
             raise InputError("user vectors have {} numbers, item vectors {}".format(*widths))
-        bound = largest(_numbers(self.user_vectors)) * largest(_numbers(self.item_vectors)) * widths[0]
+        users, items = (v.data if isinstance(v, sp.csr_array) else v for v in (self.user_vectors, self.item_vectors))
+        bound = largest(users) * largest(items) * widths[0]
         bound += largest(self.item_bias) + (0.0 if self.interaction is None else self.interaction.largest_score())
         if self.summary is not None:
             bound += largest(self.summary.item_counts)
@@ -165,8 +166,8 @@ class FittedModel:
     def __repr__(self) -> str:
         """Show sizes only: a repr ends up in logs, and who rated what must not."""
         sizes = f"{len(self.users)} users x {len(self.items)} items"
-        covers = None if self.origin is None else self.origin.release_covers
-        covered = "" if covers is None else ", the release covers {:,} of {:,} users".format(*covers)
+        covers = self.origin and self.origin.release_covers
+        covered = ", the release covers {:,} of {:,} users".format(*covers) if covers else ""
         return f"FittedModel({printable(self.method)}, {sizes}{covered})"
 
     def _repr_html_(self) -> str:
@@ -250,7 +251,7 @@ class FittedModel:
         """Return what the recommendations of users are based on, as positions in ``BASES``; −1 is an unknown user."""
         if not self.user_vectors.shape[1] and self.interaction is None:
             return np.full(len(users), BASES.index(Basis.POPULARITY))
-        released, history = np.zeros(len(users), dtype=bool), np.zeros(len(users), dtype=bool)
+        released, history = np.zeros((2, len(users)), dtype=bool)
         known = users >= 0
         released[known] = self.in_release[users[known]]
         history[known] = self._has_history[users[known]] & self.uses_history
@@ -337,8 +338,3 @@ class FittedModel:
     @cached_property
     def _has_history(self) -> npt.NDArray[np.bool_]:
         return np.diff(self.seen.indptr) > 0 if self.summary is None else self.summary.has_history
-
-
-def _numbers(vectors: Vectors) -> Float32Array:
-    numbers: Float32Array = vectors.data if isinstance(vectors, sp.csr_array) else vectors
-    return numbers

@@ -163,28 +163,22 @@ def select_newcomers(data: TrainingData, validation: HeldOut | None, *, seed: in
 
     Without validation all newcomers are stand-ins, and one rating of each is held out.
     """
-    warm, simulation = data.warm, Simulation(seed)
+    warm, simulation, everyone = data.warm, Simulation(seed), np.arange(len(data.warm))
     if validation is None:
         stand_ins = _draw_stand_ins(np.flatnonzero(warm & data.present), simulation)
-        return Newcomers(_held_out(data, stand_ins, simulation), _mask(stand_ins, len(warm)))
+        return Newcomers(_held_out(data, stand_ins, simulation), np.isin(everyone, stand_ins))
     users = validation.users
     cold = ~warm[users] & data.present[users]
     if cold.sum() >= FEWEST:
-        return Newcomers(validation.only(cold), _mask(users[:0], len(warm)))
+        return Newcomers(validation.only(cold), np.zeros_like(warm))
     candidates = np.unique(users[warm[users] & data.present[users]])
-    is_stand_in = _mask(_draw_stand_ins(candidates, simulation), len(warm))
+    is_stand_in = np.isin(everyone, _draw_stand_ins(candidates, simulation))
     return Newcomers(validation.only(cold | is_stand_in[users]), is_stand_in)
 
 
 def _draw_stand_ins(candidates: IntArray, simulation: Simulation) -> IntArray:
     count = min(max(round(_STAND_IN_SHARE * len(candidates)), _MIN_STAND_INS), _MAX_STAND_INS, len(candidates) // 3)
     return np.sort(simulation.generator("stand-ins").permutation(candidates)[:count])
-
-
-def _mask(users: IntArray, count: int) -> BoolArray:
-    mask = np.zeros(count, dtype=bool)
-    mask[users] = True
-    return mask
 
 
 def _held_out(data: TrainingData, users: IntArray, simulation: Simulation) -> HeldOut:

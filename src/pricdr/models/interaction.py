@@ -57,8 +57,7 @@ class Interaction:
 
     def score(self, users: IntArray, items: slice | None = None) -> Float32Array:
         """Return the scores of all items, or of those in ``items``, for users at these positions."""
-        item_parts, _ = self._on_device
-        parts = item_parts if items is None else item_parts[items]
+        parts = self._on_device[0][slice(None) if items is None else items]
         # One user at a time on a processor, so memory stays items x width.
         at_once = 1 if parts.device.type == "cpu" else max(1, _CELLS_ON_GPU // max(1, parts.numel()))
         scores = np.empty((len(users), len(parts)), dtype=np.float32)
@@ -68,8 +67,7 @@ class Interaction:
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user."""
-        item_parts, _ = self._on_device
-        return self._output(users, item_parts[candidates])
+        return self._output(users, self._on_device[0][candidates])
 
     def _output(self, users: IntArray, item_parts: "Tensor") -> Float32Array:
         """Return the scores of items for these users, from what the items add."""

@@ -112,8 +112,17 @@ class BestItems:
     def add(self, scores: Float32Array, start: int) -> None:
         """Add the scores of another block of items, the first of which is at position ``start``."""
         rows, columns = self._candidates(scores)
-        if len(rows):
-            self._merge(rows, columns + start, scores[rows, columns])
+        if not len(rows):
+            return
+        k = self.items.shape[1]
+        changed, row_of = np.unique(rows, return_inverse=True)
+        all_rows = np.concatenate([np.repeat(np.arange(len(changed)), k), row_of])
+        all_items = np.concatenate([self.items[changed].ravel(), columns + start])
+        all_scores = np.concatenate([self.scores[changed].ravel(), scores[rows, columns]])
+        order = np.lexsort((all_items, -all_scores, all_rows))
+        starts = np.cumsum(k + np.bincount(row_of)) - (k + np.bincount(row_of))
+        kept = order[starts[:, None] + np.arange(k)]
+        self.items[changed], self.scores[changed] = all_items[kept], all_scores[kept]
 
     def _candidates(self, scores: Float32Array) -> tuple[IntArray, IntArray]:
         """Return the rows and columns of the scores that may be among the best."""
@@ -128,17 +137,6 @@ class BestItems:
         columns = np.concatenate(best)
         better = scores[rows, columns] > least[rows]
         return rows[better], columns[better]
-
-    def _merge(self, rows: IntArray, items: IntArray, scores: Float32Array) -> None:
-        k = self.items.shape[1]
-        changed, row_of = np.unique(rows, return_inverse=True)
-        all_rows = np.concatenate([np.repeat(np.arange(len(changed)), k), row_of])
-        all_items = np.concatenate([self.items[changed].ravel(), items])
-        all_scores = np.concatenate([self.scores[changed].ravel(), scores])
-        order = np.lexsort((all_items, -all_scores, all_rows))
-        starts = np.cumsum(k + np.bincount(row_of)) - (k + np.bincount(row_of))
-        kept = order[starts[:, None] + np.arange(k)]
-        self.items[changed], self.scores[changed] = all_items[kept], all_scores[kept]
 
 
 def _lower_bounds(scores: Float32Array, k: int) -> Float32Array:
@@ -174,8 +172,11 @@ class Recommender:
         require_count(k=k)
         self.model, self.users, self.seen = model, users, seen
         self.k = min(k, len(model.items))
-        self._positions = _positions(model.users, users)
-        self._seen_rows: CSR | None = None if seen is None else _rows_of(seen, users, model.items)
+        self._positions, self._seen_rows = _positions(model.users, users), None
+        if seen is not None:  # one row for each of the users, even if one is listed twice
+            distinct = tuple(dict.fromkeys(users))
+            rated = seen.select(users=distinct, items=model.items).matrix
+            self._seen_rows = rated if len(distinct) == len(users) else rated[_positions(distinct, users)]
 
     @property
     def unknown_users(self) -> Ids:
@@ -280,10 +281,3 @@ def _positions(known: Ids, ids: Ids) -> IntArray:
     distinct = set(ids)
     position = {name: at for at, name in enumerate(known) if name in distinct}
     return np.array([position.get(name, -1) for name in ids], dtype=np.int64)
-
-
-def _rows_of(ratings: Ratings, users: Ids, items: Ids) -> CSR:
-    """Return the ratings of these users, one row each, even if a user is listed twice."""
-    distinct = tuple(dict.fromkeys(users))
-    matrix = ratings.select(users=distinct, items=items).matrix
-    return matrix if len(distinct) == len(users) else matrix[_positions(distinct, users)]

@@ -48,12 +48,12 @@ _OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no key."""
 _BODY_BYTES: Final = 1 << 20
 _CONTROL: Final = re.compile(CONTROLS)
+_POLICY: Final = (
+    b"default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
+    b"frame-ancestors 'none'"
+)
 _HEADERS: Final = (
-    (
-        b"content-security-policy",
-        b"default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
-        b"frame-ancestors 'none'",
-    ),
+    (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -309,9 +309,7 @@ class Gate:
 
     app: ASGIApp
     hosts: frozenset[str] | None
-    """The host names that requests may use; any if None."""
     keys: KeyRing | None
-    """Checks API keys; if None, no key is needed."""
     metrics: Metrics
     log: ServerLog
 

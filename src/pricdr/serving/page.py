@@ -69,9 +69,6 @@ def router(
     frontier_blocks = _read_frontier(frontier)
     routes = APIRouter(include_in_schema=False)
 
-    def snapshots() -> list[Snapshot]:
-        return [model.snapshot for model in models]
-
     def card_of(snapshot: Snapshot) -> tuple[ModelCard, str]:
         """Return the card of a snapshot, and why the evaluation is missing from it, if it is."""
         try:
@@ -101,7 +98,7 @@ def router(
         return ask(UserForm())
 
     def ask(form: UserForm, status: int = 200) -> HTMLResponse:
-        cards = [card_of(snapshot)[0] for snapshot in snapshots()]
+        cards = [card_of(model.snapshot)[0] for model in models]
         return show("find", "Find a user", "/page", status=status, cards=cards, form=form)
 
     @routes.post("/page/user")
@@ -109,7 +106,7 @@ def router(
         if form.user_error or form.k_error:
             return await run_in_threadpool(ask, form, 422)
         lists, query = [], [ItemsQuery(form.user, int(form.k_text))]
-        for snapshot in snapshots():
+        for snapshot in [model.snapshot for model in models]:
             lists += [_UserList(snapshot, answer) for answer in await worker.answers(worker.users, snapshot, query)]
         ranks = [user_list.ranks for user_list in lists]
         both = [ranks[0][item] == ranks[1][item] for item in ranks[0].keys() & ranks[1].keys()] if ranks[1:] else []
@@ -118,7 +115,7 @@ def router(
 
     @routes.get("/page/model")
     def show_card() -> HTMLResponse:
-        (card, problem), *others = (card_of(snapshot) for snapshot in snapshots())
+        (card, problem), *others = (card_of(model.snapshot) for model in models)
         compared = [other for other, _ in others]
         return show("model", card.page.title, "/page/model", problem=problem, compared=compared, page=card.page)
 
@@ -169,8 +166,7 @@ class _UserList:
         self.model, self.known, self.history = snapshot.name, snapshot.knows(answer.user), snapshot.history(answer.user)
         self.basis, self.items = answer.basis.value if self.known else "unknown", answer.items
         self.ranks = {item.item: item.rank for item in answer.items}
-        self.keeps_histories = snapshot.model.summary is None
-        """Whether the model folder contains what users rated; an exported one does not."""
+        self.keeps_histories = snapshot.model.summary is None  # an exported one does not
 
 
 def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:

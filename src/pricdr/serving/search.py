@@ -144,11 +144,8 @@ def seen_items(model: FittedModel, user: int) -> IntArray:
 
 def rank_rows(scores: Float32Array, k: int) -> list[Ranked]:
     """Return the ``k`` best items of each row of scores; an item with score −∞ is left out."""
-    ranked = []
-    for row, items in zip(scores, top_items(scores, k), strict=True):
-        found = items[row[items] > -np.inf]
-        ranked.append((found, row[found]))
-    return ranked
+    found = ((row, items[row[items] > -np.inf]) for row, items in zip(scores, top_items(scores, k), strict=True))
+    return [(items, row[items]) for row, items in found]
 
 
 def _ranked(score: Callable[[IntArray], Float32Array], positions: IntArray, k: int, rows: int) -> list[Ranked]:

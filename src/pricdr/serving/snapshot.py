@@ -64,13 +64,15 @@ class Snapshot:
     ) -> None:
         self.model, self._search = build_search(model, exact=exact)
         self.folder, self.fingerprint, self.loaded_at = folder, fingerprint, time.time()
+        self.name = printable(folder.name)
+        self.facts: dict[str, Any] = {"model": fingerprint, "users": len(model.users), "items": len(model.items)}
+        """What the log and ``/ready`` say about it."""
         self._users = {name: at for at, name in enumerate(model.users)}
         self._items = {name: at for at, name in enumerate(model.items)}
         self._bases = model.bases(np.arange(len(model.users))).astype(np.uint8)
         self._popular = self._recommended(rank_rows(model.popularity()[None, :], MAX_K)[0], MAX_K)
         self._similar = SimilarItems(self.model)
         self.compares_items = self._similar.available
-        """Whether similar items can be found; a popularity model has no item vectors."""
 
     @classmethod
     def load(cls, folder: Path, *, public_key: Path | None = None, exact: bool = True) -> "Snapshot":
@@ -90,16 +92,6 @@ class Snapshot:
         snapshot.answers([ItemsQuery("", 1), *(ItemsQuery(user, 1) for user in model.users[:1])])
         snapshot.similar_to([ItemsQuery(item, 1) for item in model.items[:1]])
         return snapshot
-
-    @property
-    def name(self) -> str:
-        """The name of its folder."""
-        return printable(self.folder.name)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the log and ``/ready`` say about it."""
-        return {"model": self.fingerprint, "users": len(self.model.users), "items": len(self.model.items)}
 
     def knows(self, user: str) -> bool:
         """Return whether the model knows a user, from ratings or from a release."""
@@ -181,15 +173,13 @@ class WatchedModel:
             self.snapshot = snapshot
 
 
-def _signature(folder: Path) -> list[tuple[int, ...] | None]:
+def _signature(folder: Path) -> dict[str, tuple[int, ...]]:
     """Return what changes when a file of a folder is written or replaced, or a link to the folder is moved."""
-    found: list[tuple[int, ...] | None] = []
+    found: dict[str, tuple[int, ...]] = {}
     for name in _FILES:
-        try:
+        with suppress(OSError):  # not there, or not readable: loading says which
             status = (folder / name).stat()
-            found.append((status.st_dev, status.st_ino, status.st_ctime_ns))
-        except OSError:  # not there, or not readable: loading says which
-            found.append(None)
+            found[name] = status.st_dev, status.st_ino, status.st_ctime_ns
     return found
 
 

@@ -89,7 +89,7 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """How many queries wait to be scored."""
+        """How many queries wait."""
         return sum(lane.waiting for lane in self._lanes)
 
     async def answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[ItemsQuery]) -> list[Any]:

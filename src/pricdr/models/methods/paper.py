@@ -72,8 +72,7 @@ class _PaperRun(NetworkRun):
         self.encoder = dense_tower(dim, hidden, width, 0.0)
         self.decoder = dense_tower(width, hidden, dim, 0.0)
 
-    def hide(self, users: BoolArray) -> None:
-        """Keep the rows of these users from training: they stand in for cold users."""
+    def hide(self, users: BoolArray) -> None:  # they stand in for cold users: their rows are kept from training
         self.visible = self.present & ~torch.as_tensor(users, device=self.device)
         self.identity += f" {arrays_identity(users)}"
 

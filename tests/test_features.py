@@ -1,13 +1,11 @@
-"""``features`` through ``publish`` and the command: public item rows, whose promise holds for any table."""
-
-import json
+"""``features`` through ``publish``: public item rows, whose promise holds for any table."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pricdr import Guarantee, Ratings, cli, publish
+from pricdr import Guarantee, Ratings, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.mechanism import on_grid
@@ -15,7 +13,6 @@ from pricdr.privacy.steps import Bounds, Declared, calibrate
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
 from pricdr.strategies import Features
-from tests.settings import config
 
 PROMISE = Guarantee(epsilon=1, delta=1e-6)
 USERS = tuple(f"u{at:02d}" for at in range(12))
@@ -117,43 +114,3 @@ def test_the_number_of_columns_follows_epsilon_and_the_table_and_scale_does_not_
     for scale in (1e-150, 1e-20, 1e90):
         scaled = _rows(ItemFeatures(ITEMS, TABLE.rows * scale), 3)
         np.testing.assert_allclose(np.abs(scaled), np.abs(_rows(TABLE, 3)), atol=1e-5)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ratings.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in CELLS))
-    (tmp_path / "users.txt").write_text("".join(f"{user}\n" for user in USERS))
-    numbers = [",".join([item, *map(str, row)]) for item, row in zip(ITEMS, TABLE.rows.tolist(), strict=True)]
-    (tmp_path / "numbers.csv").write_text("\n".join(["item,a,b,c,d,e", *numbers]) + "\n")
-    tags = ("war|love", "war", "love|farce", "farce|war", "space", "space|love")
-    (tmp_path / "tags.csv").write_text("item,tags\n" + "".join(f"{i},{t}\n" for i, t in zip(ITEMS, tags, strict=True)))
-    return tmp_path
-
-
-def _publish(table, *more):
-    promise = ["--epsilon", "1", "--delta", "1e-6", "--users", "users.txt", "--out", "r"]
-    return cli.run(["publish", "ratings.csv", "--strategy", "features", *config(item_features=table), *promise, *more])
-
-
-@pytest.mark.parametrize("table", ["numbers.csv", "tags.csv"])
-def test_the_commands(folder, capsys, table):
-    assert _publish(table) == 0
-    assert json.loads((folder / "r" / "certificate.json").read_text())["strategy"]["name"] == "features"
-    capsys.readouterr()
-    assert cli.run(["verify", "r"]) == 0
-    assert "features" in capsys.readouterr().out
-    assert cli.run(["inspect", "r"]) == 0
-    shown = capsys.readouterr().out
-    assert "(features)" in shown
-    assert "Item universe: declared" in shown
-
-
-def test_the_command_refuses_in_one_line(folder, capsys):
-    (folder / "bad.csv").write_text("item,x\ni0,1\ni0,2\n")
-    for more, rule in ((["bad.csv"], "bad.csv: row 2: item 'i0'"), (["numbers.csv", "--dim", "9"], "above the 5")):
-        assert _publish(*more) != 0
-        error = capsys.readouterr().err
-        assert rule in " ".join(error.split())
-        assert "Traceback" not in error
-        assert not (folder / "r").exists()

@@ -167,7 +167,8 @@ def test_an_absurd_number_anywhere_ends_in_one_clear_line(tmp_path, kind):
     certificate = KINDS[kind](ledger).certificate
     assert all(line.isprintable() for section in statement(certificate) for line in section.lines)
     passed, refusals = set(), []
-    for path, value in product(_numbers(json.loads(certificate.to_bytes())), ABSURD):
+    values = ABSURD if kind == "user" else ABSURD[::2]
+    for path, value in product(_numbers(json.loads(certificate.to_bytes())), values):
         try:
             check(_forged(certificate, path, value))
         except VerificationError as error:

@@ -1,6 +1,7 @@
 """What memory cannot hold is refused by its size, before it is there."""
 
 import tracemalloc
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +25,7 @@ QUICK = TrainingOptions(epochs=1, device="cpu")
 WIDE = 50_000
 
 
+@cache
 def ratings(users, items):
     matrix = sp.csr_array((np.ones(users), np.arange(users) % items, np.arange(users + 1)), shape=(users, items))
     return Ratings(matrix, tuple(f"u{i}" for i in range(users)), tuple(f"i{i}" for i in range(items)))

@@ -114,3 +114,15 @@ def test_the_number_of_columns_follows_epsilon_and_the_table_and_scale_does_not_
     for scale in (1e-150, 1e-20, 1e90):
         scaled = _rows(ItemFeatures(ITEMS, TABLE.rows * scale), 3)
         np.testing.assert_allclose(np.abs(scaled), np.abs(_rows(TABLE, 3)), atol=1e-5)
+
+
+def test_a_release_by_item_features_says_what_its_promise_rests_on_and_does_not_count_on_rows_to_cancel():
+    """Two items may have the same features: then a user's ratings add up like t, not like √t."""
+    strategy = Features(features=ItemFeatures(("x", "y"), np.eye(2)), dim=2)
+    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
+    certificate = publish(ratings, PROMISE, strategy=strategy).certificate
+    rests_on = "and the promise rests on their not being made from these ratings."
+    assert f"The item features: they were declared public, {rests_on}" in certificate.not_protected
+    assert [figure.removed_typically for figure in certificate.whole_user] == [None, None, None]
+    with pytest.raises(ParameterError, match="for its own jlt and sjlt"):
+        publish(ratings, PROMISE, strategy=strategy, calibration="paper")

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, load_file, save
 
-from pricdr import Guarantee, Ratings, Release, publish, verify
+from pricdr import Bounds, Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, VerificationError
+from pricdr.release.checks import check_matrix
 from pricdr.release.folder import MATRIX
 from pricdr.strategies import JLT, Spectral
 from tests.forging import reseal, rewrite
@@ -273,3 +274,39 @@ def test_a_release_without_noise_is_exempt_from_floors(tmp_path):
     ratings = Ratings.from_triples(USERS[:2], ["x", "x"])
     release = publish(ratings, PROMISE, strategy=JLT(dim=8), users=USERS, insecure_no_noise=True)
     assert not verify(release.save(tmp_path / "plain")).matrix[5].any()
+
+
+def _released(*, users: int, dim: int, bounds: Bounds):
+    ratings = Ratings.from_triples(["u0"], ["i0"], [bounds.largest])
+    listed = [f"u{at}" for at in range(users)]
+    return publish(ratings, PROMISE, strategy=JLT(dim=dim), users=listed, bounds=bounds, insecure_seed=1)
+
+
+@pytest.mark.parametrize("bound", [1e-3, 1.0, 1e6])
+def test_half_of_the_noise_is_refused_whatever_a_rating_counts(bound):
+    """What a grid can hide of a vector's length is a part of σ, not of the numbers themselves."""
+    release = _released(users=200, dim=8, bounds=Bounds(rating_bound=bound, rating_step=bound))
+    certificate = release.certificate
+    check_matrix(release.matrix, certificate)
+    half = (np.rint(release.matrix / np.float64(certificate.grid) / 2) + 0.0) * certificate.grid
+    with pytest.raises(VerificationError, match="less noise than sigma states"):
+        check_matrix(half.astype(np.float32), certificate)
+
+
+def test_a_repeated_row_of_four_numbers_is_refused():
+    """Rows that no check of differences pairs: four numbers on this grid never meet by chance."""
+    release = _released(users=4, dim=4, bounds=Bounds())
+    repeated = release.matrix.copy()
+    repeated[3] = repeated[0]
+    with pytest.raises(VerificationError, match="same row twice"):
+        check_matrix(repeated, release.certificate)
+
+
+def test_as_many_short_rows_as_chance_allows_pass():
+    """All of 36 rows shorter than the median happens once in 2^36 releases, more often than a check may refuse."""
+    release = _released(users=36, dim=1, bounds=Bounds())
+    certificate = release.certificate
+    signs = np.resize([1.0, -1.0], 18)
+    short = 0.6 * certificate.sigma * np.concatenate([signs, -signs])[:, None]
+    on_the_grid = np.rint(short / certificate.grid) * certificate.grid
+    check_matrix(on_the_grid.astype(np.float32), certificate)

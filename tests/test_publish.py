@@ -9,11 +9,11 @@ from hypothesis import given, settings, strategies as st
 import pricdr
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.cli import run
-from pricdr.errors import ParameterError, PriCDRError, PublishWarning
-from pricdr.privacy.accounting import Calibration, composed_epsilon, paper_sigma
+from pricdr.errors import InputError, ParameterError, PriCDRError, PublishWarning
+from pricdr.privacy.accounting import Calibration, composed_epsilon
 from pricdr.release.certify import check
 from pricdr.release.readme import readme
-from pricdr.strategies import JLT, SJLT
+from pricdr.strategies import JLT, SJLT, Spectral
 
 USERS = tuple(f"u{i}" for i in range(30))
 ITEMS = tuple(f"i{i}" for i in range(20))
@@ -21,21 +21,11 @@ PROMISE = Guarantee(epsilon=4, delta=1e-6)
 TO_USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
 
 
-def _ratings(*more):
-    """Ratings of most users, and others."""
+def _ratings():
+    """Ratings of most users."""
     rng = np.random.default_rng(0)
     cells = [(u, i, float(rng.integers(1, 6))) for u in USERS[:-3] for i in ITEMS[:-2] if rng.random() < 0.3]
-    return Ratings.from_triples(*map(list, zip(*cells, *more, strict=True)))
-
-
-def test_jlt_without_a_catalogue_shows_nothing_of_a_new_item(tmp_path):
-    """The first rating of an item changes no other item's row: only the row of that user moves."""
-    base, more = (
-        publish(r, PROMISE, strategy=JLT(dim=12), users=USERS, insecure_seed=3)
-        for r in (_ratings(), _ratings(("u1", "brand new", 1.0)))
-    )
-    moved = np.flatnonzero((base.matrix != more.matrix).any(axis=1))
-    assert moved.tolist() == [USERS.index("u1")]
+    return Ratings.from_triples(*map(list, zip(*cells, strict=True)))
 
 
 def test_every_listed_user_gets_a_row_in_the_lists_order():
@@ -75,12 +65,9 @@ def test_where_lists_and_ratings_come_from_is_disclosed(options, field, stated, 
     assert [text.startswith(sentence or "nothing") for text in said] == ([True] if sentence else [])
 
 
-def test_two_releases_share_no_noise():
+def test_two_releases_share_no_noise_but_a_seeded_one_repeats_and_is_not_private():
     one, two = (publish(_ratings(), PROMISE, users=USERS, strategy=JLT(dim=50)) for _ in range(2))
     assert (one.matrix == two.matrix).mean() < 0.01
-
-
-def test_a_seeded_release_repeats_and_is_not_private():
     one, two = (publish(_ratings(), PROMISE, users=USERS, insecure_seed=1) for _ in range(2))
     assert np.array_equal(one.matrix, two.matrix)
     assert not one.certificate.private
@@ -114,18 +101,6 @@ def test_the_user_unit_clips_profiles():
     certificate = publish(_ratings(), TO_USER, strategy=JLT(), **to_user).certificate
     assert (certificate.sensitivity, certificate.whole_user) == (3, [])
     assert composed_epsilon([(3 / certificate.sigma, 200)], 1e-6) == pytest.approx(4)
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 4.0, 64.0])
-def test_paper_calibration_states_both_epsilons(epsilon):
-    guarantee = Guarantee(epsilon=epsilon, delta=1e-4)
-    certificate = publish(
-        _ratings(), guarantee, users=USERS, strategy=JLT(dim=16), calibration=Calibration.PAPER
-    ).certificate
-    assert certificate.nominal_epsilon == epsilon
-    assert certificate.sigma == pytest.approx(paper_sigma(epsilon, 1e-4, dim=16))
-    assert certificate.epsilon == pytest.approx(composed_epsilon([(1 / certificate.sigma, 16)], 1e-4))
-    assert certificate.epsilon < epsilon
 
 
 def test_the_certificate_states_the_ledgers_account(tmp_path):
@@ -379,3 +354,28 @@ def test_the_day_is_taken_before_any_work(monkeypatch):
     published()
     assert order[0] == "clock"
     assert order.count("clock") == 1
+
+
+@pytest.mark.parametrize(("limit", "says"), [("MAX_ITEMS", "3 items are more"), ("MAX_USERS", "3 users are more")])
+def test_more_than_sums_are_exact_for_is_refused(monkeypatch, limit, says):
+    ratings = Ratings.from_triples(["a", "b", "c"], ["x", "y", "z"])
+    monkeypatch.setattr(f"pricdr._publish.{limit}", 3)
+    publish(ratings, PROMISE)
+    monkeypatch.setattr(f"pricdr._publish.{limit}", 2)
+    with pytest.raises(InputError, match=says):
+        publish(ratings, PROMISE)
+
+
+def test_whoever_is_outside_the_list_and_nobody_else_teaches_the_item_model(monkeypatch):
+    """The two groups pay apart: a listed user's ratings in the item model would be paid for by somebody else."""
+    seen, original = [], Spectral.publish
+
+    def watched(self, entries, run):
+        seen.append(entries)
+        return original(self, entries, run)
+
+    monkeypatch.setattr(Spectral, "publish", watched)
+    ratings = Ratings.from_triples(["a", "b", "out", "off", "off"], ["x", "y", "z", "x", "y"])
+    publish(ratings, PROMISE, strategy=Spectral(learn_from="all"), users=["b", "a"], items=["x", "y", "z"])
+    assert seen[0].listed.matrix.toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert sorted(seen[0].unlisted.matrix.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]

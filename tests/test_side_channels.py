@@ -4,13 +4,16 @@ import gzip
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pricdr.randomness
-from pricdr import Guarantee, Ratings, publish
+from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.errors import PriCDRError
 from pricdr.privacy.noise import DiscreteGaussian
@@ -88,14 +91,6 @@ def test_a_seed_is_in_no_file_of_a_seeded_release(files, capfd, options):
     captured = capfd.readouterr()
     left = _everything(files / "out") + (captured.out + captured.err).encode()
     assert str(SEED).encode() not in left
-
-
-def test_errors_name_values_of_the_files_but_never_keys(files, made, capfd):
-    (files / "ratings.csv").write_text("user,item,rating\nu1,i1,4\nu1,i2,not a number\n")
-    assert _publish(files, "--values", "--rating-bound", "5", "--rating-step", "1") == 2
-    error = capfd.readouterr().err
-    assert "not a number" in error
-    assert all(key.hex() not in error for _, key in made)
 
 
 @pytest.mark.parametrize(
@@ -213,3 +208,89 @@ def test_a_gzip_bomb_is_refused_in_bounded_memory(tmp_path):
     assert done.returncode == 2
     assert "bomb" in done.stderr
     assert int(done.stderr.split("peak ")[1]) / 1024 < 500
+
+
+# How long it took tells how much there was: no file says it; and time does not go by values.
+
+WEAK = Guarantee(epsilon=1, delta=1e-6)
+PACKAGE = Path(pricdr.__file__).parent
+COMPUTING = tuple(str(PACKAGE / part) for part in ("data", "privacy"))
+
+
+def test_the_times_of_a_release_folder_are_those_of_its_day(tmp_path, monkeypatch):
+    """Whatever the clock said while it was written: archives keep the times of files and folders."""
+    monkeypatch.chdir(tmp_path)
+    Path("r.csv").write_text("user,item\nalice,dune\nbob,emma\n")
+    assert run(["keygen", "--out", "key"]) == 0
+    options = ["--epsilon", "4", "--delta", "1e-6", "--sign", "key", "--out", "release"]
+    assert run(["publish", "r.csv", *options]) == 0
+    release = verify("release")
+    midnight = datetime.fromisoformat(f"{release.certificate.issued}T00:00:00+00:00").timestamp()
+    release.save("saved")
+    for folder in (Path("release"), Path("saved")):
+        files = sorted(folder.iterdir())
+        assert len(files) >= 3
+        assert {path.stat().st_mtime for path in (folder, *files)} == {midnight}
+
+
+def test_a_certificate_does_not_tell_when_reading_had_ended(tmp_path, monkeypatch):
+    """The ledger records a release when everything has been read: at three in the morning, or at nine at night."""
+
+    class Clock(datetime):
+        moment = datetime(2026, 3, 1, 3, 14, 15, tzinfo=UTC)
+
+        @classmethod
+        def now(cls, tz=None):
+            return cls.moment
+
+    monkeypatch.setattr("pricdr.privacy.ledger.datetime", Clock)
+    ratings, stated = Ratings.from_triples(["a", "b"], ["x", "y"]), []
+    for at in range(2):
+        ledger = Ledger.create(tmp_path / f"budget {at}", Guarantee(epsilon=8, delta=1e-6))
+        stated.append(publish(ratings, WEAK, users=["a", "b"], ledger=ledger).certificate.ledger)
+        Clock.moment += timedelta(hours=18)
+    assert [account.recorded for account in stated] == ["2026-03-01"] * 2
+    unique = {"nonce", "opening", "head"}
+    assert stated[0].model_dump(exclude=unique) == stated[1].model_dump(exclude=unique)
+
+
+def _lines_run(publishing):
+    """How often each line of the package that computes is run: what time is made of, without a clock."""
+    counts = Counter()
+
+    def tracing(frame, event, _):
+        if not frame.f_code.co_filename.startswith(COMPUTING):
+            return None
+        if event == "line":
+            counts[frame.f_code.co_filename, frame.f_lineno] += 1
+        return tracing
+
+    before = sys.gettrace()
+    threading.settrace(tracing)
+    sys.settrace(tracing)
+    try:
+        publishing()
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+    return counts
+
+
+@pytest.mark.parametrize("strategy", [JLT(dim=16), Spectral()], ids=lambda one: one.name)
+def test_no_line_is_run_because_of_the_values_of_ratings(strategy):
+    """All of them 1, or anything: the same lines, as often."""
+    rng = np.random.default_rng(5)
+    users, items = [f"u{at}" for at in range(30)], [f"i{at}" for at in range(20)]
+    cells = [(user, item) for user in users for item in rng.choice(items, 5, replace=False)]
+    bounds = Bounds(rating_bound=5, rating_step=1)
+
+    def lines(values):
+        ratings = Ratings.from_triples(*zip(*cells, strict=True), values)
+        return _lines_run(
+            lambda: publish(ratings, WEAK, strategy=strategy, users=users, items=items, bounds=bounds, insecure_seed=7)
+        )
+
+    ones = lines([1.0] * len(cells))
+    assert sum(ones.values()) > 300, "the test must see what it counts"
+    for values in ([5.0] * len(cells), rng.integers(1, 6, len(cells)).astype(float).tolist()):
+        assert lines(values) == ones

@@ -163,8 +163,8 @@ def start(here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a command in a process of its own; whatever still runs in the end is killed."""
     running: list[subprocess.Popen[str]] = []
 
-    def begin(*arguments: object) -> subprocess.Popen[str]:
-        command, pipe = [sys.executable, "-m", "pricdr", *map(str, arguments)], subprocess.PIPE
+    def begin(*arguments: object, program: tuple[str, ...] = ("-m", "pricdr")) -> subprocess.Popen[str]:
+        command, pipe = [sys.executable, *program, *map(str, arguments)], subprocess.PIPE
         running.append(
             subprocess.Popen(command, cwd=here, stdout=pipe, stderr=pipe, text=True, preexec_fn=default_signals)
         )

@@ -113,24 +113,20 @@ def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind
     assert [path.name for path in here.iterdir()] == ["many.parquet"]
 
 
-def test_a_read_that_blocks_has_lines_in_the_log_and_an_interrupt_ends_it(here):
+def test_a_read_that_blocks_has_lines_in_the_log_and_an_interrupt_ends_it(here, start):
     """Some libraries have blocked calls resumed after a signal when they are imported; DuckDB does not."""
     os.mkfifo(here / "fifo.csv")
     soon = "import sys, pricdr.progress as lines, pricdr.cli; lines.SECONDS = 0.05; sys.exit(pricdr.cli.main())"
     words = ("publish", "fifo.csv", "--epsilon", "4", "--delta", "1e-6", "--out", "release")
-    command, pipe = [sys.executable, "-c", soon, *words], subprocess.PIPE
-    with subprocess.Popen(command, cwd=here, stderr=pipe, text=True, preexec_fn=default_signals) as child:
-        try:
-            lines = iter(child.stderr.readline, "")
-            assert any(line.startswith("progress: reading fifo.csv; ") for line in lines)
-            while "duckdb" not in Path(f"/proc/{child.pid}/maps").read_text():
-                assert child.poll() is None
-            for _ in range(20):  # until it reads
-                assert next(lines).startswith("progress: reading fifo.csv; ")
-            child.send_signal(signal.SIGINT)
-            _, err = child.communicate(timeout=10)
-        finally:
-            child.kill()
+    child = start(*words, program=("-c", soon))
+    lines = iter(child.stderr.readline, "")
+    assert any(line.startswith("progress: reading fifo.csv; ") for line in lines)
+    while "duckdb" not in Path(f"/proc/{child.pid}/maps").read_text():
+        assert child.poll() is None
+    for _ in range(20):  # until it reads
+        assert next(lines).startswith("progress: reading fifo.csv; ")
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=10)
     assert (child.returncode, err.splitlines()[-1]) == (130, INTERRUPTED.strip())
 
 

@@ -2,11 +2,17 @@
 
 import shlex
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from docs._generate.command_line import commands
+from typer.core import TyperArgument
 
+import pricdr as library
 from pricdr import cli
+from pricdr.errors import InputError, OutputError
+from pricdr.files import new_folder, replace_file, require_local, write_new
 from tests.cli.conftest import RATINGS
 from tests.settings import config
 
@@ -65,7 +71,6 @@ PUBLISH = [
     ("ratings.xlsx", ("unknown kind of file", ".csv")),
     ("ratings.csv --columns user=nobody,item=item", "no column 'nobody'"),
     ("ratings.csv extra more", ("argument 'extra'; a pattern", "needs quotes")),
-    ("s3://bucket/r.csv", ("s3://bucket/r.csv", "s3:// is not supported")),
     ("'red\x1b[31m.csv'", "\\u001b[31m"),
     # lists, keys, ledgers, outputs
     ("ratings.csv --users empty.csv", "empty.csv: the file is empty"),
@@ -156,6 +161,7 @@ OTHERS = [
     ("prepare ratings.csv --out new", 2, "target"),
     ("prepare ratings.csv ratings.csv --out new --threshold low", 2, ("--threshold", "'low'", "none")),
     ("prepare ratings.csv ratings.csv --out new --core two", 2, ("--core", "got 'two'")),
+    ("demo --out new --serve --port 99999", 2, "'--port': Input should be less than or equal to 65535, got '99999'"),
     ("nonsense", 2, "nonsense"),
     ("--nonsense", 2, "--nonsense"),
 ]
@@ -190,3 +196,49 @@ def test_a_file_is_not_blamed_for_a_value_that_it_gives_to_another_option(rating
     refusal = refused_publish(ratings, "--dim", "many", *config(issuer="a", engine="many"))
     assert "--dim" in refusal
     assert refusal.endswith("got 'many'\n")
+
+
+# ``s3://…`` and the like are named as unsupported wherever a path is taken
+
+ADDRESS = "s3://bucket/some/ratings.csv"
+COMMANDS = {name: command for name, command, _ in commands() if not hasattr(command, "commands")}
+PATHS = [
+    (name, option.name)
+    for name, command in COMMANDS.items()
+    for option in command.params
+    if option.type_descriptor.annotation in (Path, list[Path])
+]
+
+
+def _words(name, given):
+    """Arguments that typer accepts: ``given`` is the address, whatever else is required a word or a number."""
+    for option in COMMANDS[name].params:
+        if option.name == given or option.required:
+            number = "1" if option.type_descriptor.annotation in (int, float) else "word"
+            yield from () if isinstance(option, TyperArgument) else option.opts[:1]
+            yield ADDRESS if option.name == given else number
+
+
+@pytest.mark.parametrize(("name", "given"), PATHS, ids=[" ".join(path) for path in PATHS])
+def test_every_path_of_every_command_refuses_an_address(refused, name, given):
+    refused(*name.split(" ")[1:], *_words(name, given), says=(ADDRESS, "s3:// is not supported"))
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", "s3", "s3/x", "c:/x", "folder/s3:/x", "./s3:x", "/s3:/x", "ratings:/x"])
+def test_everything_else_is_a_path(path):
+    require_local(Path(path))
+
+
+def test_the_library_refuses_to_read_or_write_one(here):
+    assert len(PATHS) > 50, "the command line has that many"
+    reads = (library.read_ratings, library.read_ids, library.read_features, library.Release.load, library.verify)
+    for read in (*reads, library.FittedModel.load, lambda path: library.Ledger(path).read()):
+        for address in (ADDRESS, f"{ADDRESS}.parquet"):
+            with pytest.raises(InputError, match=r"s3://bucket/some/ratings.csv.*: s3:// is not supported"):
+                read(address)
+    for write in (write_new, replace_file):
+        with pytest.raises(OutputError, match="s3:// is not supported"):
+            write(Path(ADDRESS), b"")
+    with pytest.raises(OutputError, match="s3:// is not supported"), new_folder(Path(ADDRESS)):
+        pytest.fail("the block must not run")
+    assert list(here.iterdir()) == []

@@ -1,8 +1,11 @@
 """Help, completion, wrong usage in one line, ``--json``; and pipes, terminals and locales that misbehave."""
 
+import ast
+import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
@@ -14,9 +17,10 @@ import typer
 from docs._generate.command_line import commands
 from typer.testing import CliRunner
 
+import pricdr.cli
 from pricdr import __version__, verify
-from pricdr.cli import app, main
-from pricdr.cli.console import say, warn
+from pricdr.cli import app, main, run
+from pricdr.cli.console import fail, say, warn
 from pricdr.cli.options import JsonOption, write_json
 from pricdr.errors import POSIX_ONLY
 
@@ -153,46 +157,36 @@ def test_running_out_of_memory_is_one_line(ratings, refused_publish, monkeypatch
     refused_publish(ratings, says="out of memory")
 
 
-def shell(here, script, **environment):
-    """Run a shell script in which pricdr is this interpreter's."""
-    command = ["bash", "-c", f'pricdr() {{ "{sys.executable}" -m pricdr "$@"; }}\n{script}']
-    surroundings = {**os.environ, **environment}
-    return subprocess.run(command, cwd=here, capture_output=True, timeout=120, check=False, env=surroundings)
-
-
 PUBLISH = "pricdr publish ratings.csv --epsilon 4 --delta 1e-6 --out out"
 
 
-@pytest.mark.parametrize(
-    ("script", "code", "shown"),
-    [
+def test_readers_that_leave_closed_outputs_and_full_disks_are_no_traceback(here, release):
+    full = (b"", b"error: No space left on device\n") if Path("/dev/full").exists() else (b"", b"")
+    for script, code, shown in (
         ('pricdr inspect release | head -1; echo "${PIPESTATUS[0]}"', 0, (b"What this is\n0\n", b"")),
-        (f'{PUBLISH} 2>&1 | true; echo "${{PIPESTATUS[0]}}"; pricdr verify out | head -c2', 0, (b"0\nok", b"")),
+        (f'{PUBLISH} 2>&1 | true; echo "${{PIPESTATUS[0]}}"', 0, (b"0\n", b"")),
         ("pricdr inspect release >&- 2>&-", 0, (b"", b"")),
         ("pricdr verify nowhere >&- 2>&-", 2, (b"", b"")),
-        ("pricdr inspect release > /dev/full", 2, (b"", b"error: No space left on device\n")),
-    ],
-)
-def test_readers_that_leave_closed_outputs_and_full_disks_are_no_traceback(here, release, script, code, shown):
-    if "/dev/full" in script and not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full")
-    done = shell(here, script)
-    assert (done.returncode, (done.stdout, done.stderr)) == (code, shown)
+        ("test ! -e /dev/full || pricdr inspect release > /dev/full", 2 if full[1] else 0, full),
+    ):
+        ours = f'pricdr() {{ "{sys.executable}" -m pricdr "$@"; }}\n{script}'
+        done = subprocess.run(["bash", "-c", ours], cwd=here, capture_output=True, timeout=120, check=False)
+        assert (done.returncode, (done.stdout, done.stderr)) == (code, shown), script
+    assert verify(here / "out").users
 
 
-def test_a_terminal_that_knows_ascii_only_is_no_error(here):
+def test_a_terminal_that_knows_ascii_only_is_no_error(here, monkeypatch):
     (here / "rätings.csv").write_text("user,item\nbjörk,x\n")
-    script = f"{PUBLISH.replace('ratings', 'rätings')} && pricdr verify nö"
-    done = shell(here, script, PYTHONIOENCODING="ascii")
-    assert done.returncode == 2
-    assert b"r\\xe4tings.csv: 1 rows" in done.stdout
-    assert b"Traceback" not in done.stderr
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert run(PUBLISH.replace("ratings", "rätings").split()[1:]) == 0
+    sys.stdout.flush()
+    assert b"r\\xe4tings.csv: 1 rows" in sys.stdout.buffer.getvalue()
     assert verify(here / "out").users == ("björk",)
 
 
-def test_the_command_to_check_a_release_can_be_pasted(here, ratings, publish):
+def test_the_command_to_check_a_release_can_be_pasted(here, ratings, publish, pricdr):
     pasted = publish(ratings, out="it's here & now").out.splitlines()[-1].partition("check it with: ")[2]
-    assert shell(here, pasted).stdout.startswith(b"ok: Release(3 users")
+    assert pricdr(*shlex.split(pasted)[1:]).out.startswith("ok: Release(3 users")
 
 
 def test_elsewhere_than_on_posix_systems_the_command_is_one_sentence(monkeypatch, capsys):
@@ -201,3 +195,53 @@ def test_elsewhere_than_on_posix_systems_the_command_is_one_sentence(monkeypatch
         with pytest.raises(SystemExit, match="2"):
             main()
     assert capsys.readouterr() == ("", f"error: {POSIX_ONLY}\n")
+
+
+# text from outside is shown, never obeyed: no colours, no cursor, no lines of its own, no turned writing
+
+EVIL = "\x1b[31mred\x07 \u202eturned\u2028 [/bold] [red]\x9b1m"
+SHOWN = r"\u001b[31mred\u0007 \u202eturned\u2028 [/bold] [red]\u009b1m"
+
+
+def test_every_way_to_the_screen_escapes_what_it_is_given(capsys):
+    say(f"file {EVIL}", "second", "")
+    say("name\nverified: all is well")
+    warn(EVIL)
+    warn("name\r\nok: trust me")
+    assert fail(EVIL, 2) == 2
+    out, err = capsys.readouterr()
+    assert out == f"file {SHOWN}\nsecond\n\nname\\u000averified: all is well\n"
+    assert err == f"warning: {SHOWN}\nwarning: name\\u000d\\u000aok: trust me\nerror: {SHOWN}\n"
+
+
+@pytest.mark.parametrize("path", sorted(Path(pricdr.cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_lines_of_our_own_are_given_one_by_one(path):
+    """A line break inside an argument would be shown as code writes it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"say", "warn"}:
+            given = [argument.value if isinstance(argument, ast.Starred) else argument for argument in node.args]
+            literal = [part for argument in given if not isinstance(argument, ast.Call) for part in ast.walk(argument)]
+            texts = [part.value for part in literal if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            assert not any("\n" in text for text in texts), f"line {node.lineno}"
+
+
+@pytest.mark.parametrize("command", ["publish", "split", "prepare", "train", "verify", "keygen", "ledger"])
+def test_names_of_files_are_escaped_by_every_command(here, ratings, release, pricdr, publish, command):
+    file = here / "r\x1b[31m\nok: forged.csv"
+    file.write_bytes(ratings.read_bytes())
+    out = "out\x1b[31m\nok: forged"
+    promise = ("--epsilon", 4, "--delta", 1e-6)
+    outcome = {
+        "publish": lambda: publish(file, out=out),
+        "split": lambda: pricdr("split", file, "--out", out),
+        "prepare": lambda: pricdr("prepare", file, file, "--out", out, "--threshold", "none", "--core", 1),
+        "train": lambda: pricdr("train", file, "--out", out, "--method", "popularity"),
+        "verify": lambda: pricdr("verify", out),
+        "keygen": lambda: pricdr("keygen", "--out", out),
+        "ledger": lambda: pricdr("ledger", "init", out, *promise, "--unit", "rating"),
+    }[command]()
+    shown = outcome.out + outcome.err
+    assert "u001b[31m" in shown
+    for line in shown.split("\n"):
+        assert line.isprintable()
+        assert not line.startswith("ok: forged")

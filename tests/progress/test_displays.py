@@ -1,4 +1,4 @@
-"""Where somebody watches: a terminal, a notebook; and one place that decides which."""
+"""Where somebody watches: a terminal, a notebook without Jupyter; and one place that decides which."""
 
 import io
 import sys
@@ -15,10 +15,43 @@ from pricdr.data.splits import hold_out
 from pricdr.errors import ParameterError
 from pricdr.models import DMF, EASE, TrainingOptions
 from pricdr.models.methods.dmf import TargetStageConfig
+from pricdr.models.methods.hetero import SourceStageConfig
 from pricdr.progress import LastReport, display, in_notebook, notebook_bars, on_terminal, shown, silent
 from pricdr.testing.contracts import Planted
 
 SMALL = TargetStageConfig(hidden=16, width=8)
+
+
+class Kernel:
+    """What was displayed, in order: the first time and every time it was drawn again."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, str]] = []
+
+    @property
+    def html(self) -> list[str]:
+        return [one["text/html"] for one in self.sent]
+
+    def display(self, bundle, *, raw, display_id):
+        assert raw
+        assert display_id is True
+        self.sent.append(bundle)
+        return SimpleNamespace(update=self.update)
+
+    def update(self, bundle, *, raw):
+        assert raw
+        self.sent.append(bundle)
+
+
+@pytest.fixture
+def kernel(monkeypatch) -> Kernel:
+    """Run inside a notebook."""
+    kernel, ipython, shown = Kernel(), ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython = lambda: SimpleNamespace(kernel=kernel)
+    shown.display = kernel.display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", shown)
+    return kernel
 
 
 class Terminal(io.StringIO):
@@ -168,7 +201,8 @@ def test_every_function_that_takes_long_shows_itself(kernel, tmp_path, planted):
 
 
 def test_a_function_is_called_while_a_method_is_fitted_and_the_model_stays_the_same(planted):
-    method = pricdr.HeteroCDR(options=TrainingOptions(epochs=1, device="cpu"))
+    config = SourceStageConfig(hidden=16, width=8)
+    method = pricdr.HeteroCDR(config=config, options=TrainingOptions(epochs=1, device="cpu"))
     for source in ({"release": planted.release}, {"plaintext_source": planted.source}):
         reported = []
 

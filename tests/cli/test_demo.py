@@ -145,19 +145,6 @@ sys.exit(cli.run(["demo", "--out", "shown", "--serve", "--port", "0"]))
 """
 
 
-def test_a_port_that_is_none_is_refused_before_the_demo_is_played(here, refused):
-    refused(
-        "demo",
-        "--out",
-        "shown",
-        "--serve",
-        "--port",
-        99999,
-        says="'--port': Input should be less than or equal to 65535, got '99999'",
-    )
-    assert not (here / "shown").exists()
-
-
 @pytest.mark.slow
 def test_serve_ends_with_a_page_of_the_model_and_its_card(here):
     with subprocess.Popen(

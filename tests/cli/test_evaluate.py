@@ -98,34 +98,34 @@ def test_repeating_trains_over_other_splits(folder, pricdr, split, models, optio
 COLD = ("popularity", "ridge", "split")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((*COLD, "--repeat", 2, "--release", "release"), "does not hold the histories of its"),
-        ((*COLD, "--repeat", 2, "--target", "source.parquet"), "made of ratings other than --target"),
-        ((*COLD, "--repeat", 2, "--target", "ratings.parquet"), "ridge was trained with a release that is not given"),
-        ((*COLD, "--repeat", 2, "--target", "ratings.parquet", "--release", "unsigned"), "that is not given"),
-        (("ridge", "warm", "--repeat", 2), "give two or more"),
-        ((*COLD, "--target", "ratings.parquet"), "--target: this is for --repeat"),
-        ((*COLD, "--release", "release"), "--release: this is for --repeat"),
-        ((*COLD, "--threshold", 3), "--threshold: this is for --repeat"),
-        ((*COLD, "--allow-not-private"), "--allow-not-private: this is for --repeat"),
-        (("popularity", "link", "split"), "link is named before"),
-        (("popularity", "split", "-k", "5,5"), "counts once"),
-        (("popularity", "split", "-k", "5,x"), "'5,x'"),
-        (("popularity", "split", "-k", "0"), "at least 1, got 0"),
-        (("whole", "split"), "was not trained on this split"),
-        (("export", "split"), "was exported"),
-        (("newer", "split"), "schema_version 99"),
-        *(((*COLD, option, "dmf"), "dmf exists already") for option in ("--json", "--report", "--html", "--per-user")),
-        ((*COLD, "--html", "-"), "only --json writes to standard output"),
-    ],
+REFUSED = (
+    ((*COLD, "--repeat", 2, "--release", "release"), "does not hold the histories of its"),
+    ((*COLD, "--repeat", 2, "--target", "source.parquet"), "made of ratings other than --target"),
+    ((*COLD, "--repeat", 2, "--target", "ratings.parquet"), "ridge was trained with a release that is not given"),
+    ((*COLD, "--repeat", 2, "--target", "ratings.parquet", "--release", "unsigned"), "that is not given"),
+    (("ridge", "warm", "--repeat", 2), "give two or more"),
+    ((*COLD, "--target", "ratings.parquet"), "--target: this is for --repeat"),
+    ((*COLD, "--release", "release"), "--release: this is for --repeat"),
+    ((*COLD, "--threshold", 3), "--threshold: this is for --repeat"),
+    ((*COLD, "--allow-not-private"), "--allow-not-private: this is for --repeat"),
+    (("popularity", "link", "split"), "link is named before"),
+    (("popularity", "split", "-k", "5,5"), "counts once"),
+    (("popularity", "split", "-k", "5,x"), "'5,x'"),
+    (("popularity", "split", "-k", "0"), "at least 1, got 0"),
+    (("whole", "split"), "was not trained on this split"),
+    (("export", "split"), "was exported"),
+    (("newer", "split"), "schema_version 99"),
+    *(((*COLD, option, "dmf"), "dmf exists already") for option in ("--json", "--report", "--html", "--per-user")),
+    ((*COLD, "--html", "-"), "only --json writes to standard output"),
 )
-def test_what_cannot_be_evaluated_is_refused_in_one_line(folder, pricdr, refused, arguments, says):
+
+
+def test_what_cannot_be_evaluated_is_refused_in_one_line(folder, pricdr, refused):
     (folder / "link").symlink_to("popularity")
     assert pricdr("train", "ratings.parquet", "--method", "popularity", "--out", "whole").code == 0
     assert pricdr("recommend", "dmf", "--export", "export").code == 0
     newer = shutil.copytree(folder / "whole", folder / "newer")
     about = json.loads((newer / "model.json").read_text())
     (newer / "model.json").write_text(json.dumps({**about, "schema_version": 99, "more": 1}))
-    refused("evaluate", *arguments, says=says)
+    for arguments, says in REFUSED:
+        refused("evaluate", *arguments, says=says)

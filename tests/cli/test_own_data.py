@@ -1,8 +1,6 @@
 """Files as they are, on every command: options to read them, what is said of them, and what stays with the source."""
 
 import json
-import subprocess
-import sys
 from typing import get_args
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 
 from pricdr.cli.ratings import FormatName
 from pricdr.data.reading.formats import Format
+from tests.data.test_many_files import piped
 from tests.settings import config
 
 RNG = np.random.default_rng(1)
@@ -92,15 +91,6 @@ def test_repeated_pairs_take_the_latest_and_that_is_said(here, publish):
     assert said in publish("r.csv").out
 
 
-def test_integer_ids_work_from_file_to_file(here, pricdr):
-    pl.DataFrame(PAIRS, schema={"user": pl.Int32, "item": pl.UInt64}, orient="row").write_parquet(here / "r.parquet")
-    assert pricdr("train", "r.parquet", "--method", "ease", "--out", "model").code == 0
-    (here / "users.txt").write_text("1\n2\n")
-    outcome = pricdr("recommend", "model", "--users", "users.txt", "--out", "out.parquet")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert set(pl.read_parquet("out.parquet")["basis"]) == {"history"}
-
-
 def test_a_release_of_many_files_or_of_a_stream_has_the_bytes_of_a_release_of_one(here, publish):
     frame = pl.DataFrame(PAIRS, schema=["user", "item"], orient="row").with_columns(rating=pl.lit(4.0))
     frame.write_parquet(here / "one.parquet")
@@ -114,11 +104,9 @@ def test_a_release_of_many_files_or_of_a_stream_has_the_bytes_of_a_release_of_on
         outcome = publish(file, *seeded, out=name)
         assert outcome.code == 0, outcome.err
         assert (": 3 files, " in outcome.out) == (name != "one")
-    command = [sys.executable, "-m", "pricdr", "publish", "-", "--epsilon", "4", "--delta", "1e-6", "--out", "piped"]
-    with (here / "one.parquet").open("rb") as file:
-        words = [*command, "--dim", "8", *seeded, *config(format="parquet")]
-        done = subprocess.run(words, stdin=file, capture_output=True, text=True, check=True)
-    assert "standard input: " in done.stdout
+    stream = (here / "one.parquet").read_bytes()
+    outcome = piped(stream, lambda: publish("-", *seeded, *config(format="parquet"), out="piped"))
+    assert "standard input: " in outcome.out
     names = ("one", "folder", "pattern", "piped")
     assert len({(here / name / "release.safetensors").read_bytes() for name in names}) == 1
 

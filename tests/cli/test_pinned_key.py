@@ -56,20 +56,17 @@ def read(pricdr, releases, ratings):
     return run
 
 
-@pytest.mark.parametrize("given", ["option", "environment"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_only_what_the_pinned_key_signed_is_read(read, monkeypatch, command, given):
+def test_only_what_the_pinned_key_signed_is_read(read, monkeypatch, command):
     assert read(command, "unsigned").code == 0, "without a key a signature is not asked for"
     pinned = config(public_key="trusted.pub") if command == "publish" else ("--public-key", "trusted.pub")
-    if given == "environment":
-        monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
-        pinned = ()
     outcome = read(command, "signed", *pinned)
     assert outcome.code == 0, outcome.err
-    for release, says in (("unsigned", "not signed"), ("resigned", "a key other than")):
-        outcome = read(command, release, *pinned)
-        assert (outcome.code, outcome.err.count("\n")) == (1, 1)
-        assert says in outcome.err
+    for given in (pinned, ()):
+        for release, says in (("unsigned", "not signed"), ("resigned", "a key other than")):
+            outcome = read(command, release, *given)
+            assert (outcome.code, outcome.err.count("\n"), says in outcome.err) == (1, 1, True)
+        monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
 
 
 def test_the_option_wins_over_the_environment_and_a_key_that_is_not_there_is_refused(read, monkeypatch):
@@ -83,16 +80,13 @@ def test_the_option_wins_over_the_environment_and_a_key_that_is_not_there_is_ref
     assert read("verify", "signed", "--public-key", "trusted.pub").code == 0
 
 
-@pytest.mark.parametrize("given", ["option", "environment"])
-def test_a_pinned_key_and_no_verification_exclude_each_other(read, monkeypatch, given):
-    assert read("train", "unsigned", "--allow-unverified").code == 0
-    pinned = ("--public-key", "trusted.pub") if given == "option" else ()
-    if given == "environment":
+def test_a_pinned_key_and_no_verification_exclude_each_other(read, monkeypatch):
+    for pinned in (("--public-key", "trusted.pub"), ()):
+        outcome = read("train", "unsigned", "--allow-unverified", *pinned)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert "--allow-unverified" in outcome.err
+        assert "PRICDR_PUBLIC_KEY" in outcome.err
         monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
-    outcome = read("train", "unsigned", "--allow-unverified", *pinned)
-    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert "--allow-unverified" in outcome.err
-    assert "PRICDR_PUBLIC_KEY" in outcome.err
 
 
 @pytest.mark.parametrize(

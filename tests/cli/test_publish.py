@@ -13,11 +13,9 @@ from tests.alignment.records import SESSION, write_list
 from tests.data.kept import KEPT, keep
 from tests.settings import config
 
-STRANGE = ["007", "7", 'com,ma "quoted"', "'; drop", "böb", "🙂", "e\u0301", "\u00e9", " spaced ", "=1+1"]
 USERS = [f"u{at:02d}" for at in range(12)]
 ITEMS = [f"i{at}" for at in range(8)]
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)
-STARS = "ratings from 1 to 5 look like stars: without a threshold each row counts as a like, even one of 1"
 SURE = ("--confidence", 0.999999)
 """A test must not fail one time in twenty because a bound was unlucky."""
 
@@ -31,14 +29,6 @@ def certificate_of(folder) -> dict:
     return json.loads((folder / "certificate.json").read_text())
 
 
-def test_a_release_folder_is_complete_and_verifies(here, release, pricdr):
-    files = ["README.md", "certificate.json", "release.safetensors", "users.txt"]
-    assert sorted(p.name for p in release.iterdir()) == files
-    assert sorted(p.name for p in here.iterdir()) == ["ratings.csv", "release"]
-    said = pricdr("verify", "release").out
-    assert said.startswith("ok: Release(3 users x 8, spectral, epsilon=4, delta=1e-06 per rating)\n")
-
-
 @pytest.mark.parametrize(
     ("options", "dim", "parameters"),
     [((), 8, None), (("--epsilon", 3.9), 4, None), (("--strategy", "sjlt"), 200, {"density": 0.5})],
@@ -49,15 +39,6 @@ def test_the_defaults_are_the_designs(here, ratings, pricdr, options, dim, param
     assert (certificate["dim"], certificate["unit"], certificate["calibration"]) == (dim, "rating", "exact")
     assert parameters in (None, certificate["strategy"]["parameters"])
     assert certificate["private"]
-
-
-def test_strange_ids_are_kept_as_text_byte_for_byte(here, publish):
-    quoted = ['"' + name.replace('"', '""') + '"' for name in STRANGE]
-    (here / "r.csv").write_text("user,item\n" + "".join(f"{name},{name}\n" for name in quoted))
-    (here / "users.txt").write_text("".join(f"{name}\n" for name in STRANGE))
-    outcome = publish("r.csv", "--users", "users.txt")
-    assert f"listed users: {len(STRANGE)}, of them 0 without ratings" in outcome.out
-    assert rows_of(here / "release")[0] == STRANGE
 
 
 def test_listed_users_without_ratings_get_a_row_of_noise_and_the_folder_does_not_tell(here, ratings, publish):
@@ -85,19 +66,12 @@ def test_a_threshold_drops_rows_and_says_how_many(here, ratings, publish):
     assert certificate_of(here / "release")["input"]["threshold"] == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "warned"),
-    [((), True), (("--threshold", 3), False), (("--values", "--rating-bound", 5, "--rating-step", 1), False)],
-)
-def test_stars_without_a_threshold_are_warned_of_once(ratings, publish, options, warned):
-    assert publish(ratings, *options).err.count(STARS) == warned
-
-
 def test_paper_calibration_states_the_nominal_and_the_exact_epsilon(here, ratings, publish, pricdr):
     outcome = publish(ratings, *config(calibration="paper"), "--strategy", "jlt")
     certificate = certificate_of(here / "release")
     exact = composed_epsilon([(1 / paper_sigma(4, 1e-6, dim=8), 8)], 1e-6)
     assert (certificate["nominal_epsilon"], certificate["epsilon"]) == (4, pytest.approx(exact))
+    assert certificate["sigma"] == pytest.approx(paper_sigma(4, 1e-6, dim=8))
     assert f"nominal epsilon 4, exact {exact:.4g}" in outcome.out
     assert f"nominal epsilon 4, exact epsilon {exact:.4g}" in " ".join(pricdr("inspect", "release").out.split())
 
@@ -110,7 +84,7 @@ def test_a_release_for_tests_is_loudly_not_private(ratings, publish, pricdr):
         assert "NOT PRIVATE" in pricdr("inspect", out).out.split("\n\n")[0]
 
 
-@pytest.mark.parametrize("name", ["sub/deeper/x", "a b", "ünï🙂", "-dash", "a'b\"c", "$HOME", "*", "a?b", "{x}", "[1]"])
+@pytest.mark.parametrize("name", ["sub/deeper/a b", "-ünï🙂", "a'b\"c$HOME", "*?{x}[1]"])
 def test_inputs_and_outputs_may_have_strange_names(here, publish, pricdr, name):
     file, folder = here / f"{name}.parquet", here / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -152,6 +126,7 @@ def learn(here, pricdr, publish):
 LEFT_OUT = "5 users of the ratings are not listed and left out"
 LEARNT_FROM = "not listed and get no row; directions are learnt from them first"
 GUIDED = ("--strategy", "guided", "--guide", "guide")
+FEATURES = ("--strategy", "features", *config(item_features="features.csv"))
 STRATEGIES = {
     "spectral": ((), 8, LEFT_OUT, ""),
     "from all": (config(learn_from="all", buckets=20), 9, LEARNT_FROM, "of what the users outside the list paid"),
@@ -159,7 +134,7 @@ STRATEGIES = {
     "per user": (("--unit", "user", "--clip", 3), 8, LEFT_OUT, "scaled down to a sum of at most 3"),
     "guided": ((*GUIDED, *config(fill_guide=True)), 6, "the guide lacks 3 listed users", "It lacks 3 listed users"),
     "guided once": ((*GUIDED, *config(fill_guide=True, refine=False)), 2, "the guide lacks 3", "along a release of"),
-    "features": (("--strategy", "features", *config(item_features="features.csv")), 1, "items with features: 8; 0", ""),
+    "features": (FEATURES, 1, "items with features: 8; 0", "Item universe: declared"),
     "jlt": (("--strategy", "jlt", "--dim", 8), 1, LEFT_OUT, ""),
 }
 
@@ -177,7 +152,7 @@ def test_every_strategy_says_what_it_does_verifies_and_stands_an_audit(
     shown = " ".join(pricdr("inspect", "release").out.split())
     assert states in shown
     assert (f"Step {steps} of {steps}, " in shown) == (steps > 1)
-    outcome = pricdr("audit", "release", "--draws", 20_000, "--canaries", 1000, *SURE, "--json", "found.json")
+    outcome = pricdr("audit", "release", "--draws", 5000, "--canaries", 500, *SURE, "--json", "found.json")
     assert outcome.code == 0, outcome.err
     assert (f"{steps} steps; the adversary is shown what each of them gave" in outcome.out) == (steps > 1)
     finding = json.loads((here / "found.json").read_text())
@@ -194,13 +169,12 @@ def test_a_guide_that_is_not_private_is_disclosed(here, learn, publish):
     assert certificate_of(here / "release")["warnings"] == [warning]
 
 
-@pytest.mark.parametrize("name", ["release.safetensors", "certificate.json"])
-def test_a_guide_that_was_tampered_with_is_refused(here, learn, refused, name):
-    content = bytearray((here / "guide" / name).read_bytes())
+def test_a_guide_that_was_tampered_with_is_refused(here, learn, refused):
+    content = bytearray((here / "guide" / "release.safetensors").read_bytes())
     content[len(content) // 2] ^= 1
-    (here / "guide" / name).write_bytes(content)
+    (here / "guide" / "release.safetensors").write_bytes(content)
     command = ("publish", "source.csv", *PROMISE, "--users", "users.txt", "--out", "release", *GUIDED)
-    refused(*command, says=("--guide guide:", name), code=1)
+    refused(*command, says=("--guide guide:", "release.safetensors"), code=1)
 
 
 # a list that align has written

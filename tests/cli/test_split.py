@@ -26,9 +26,8 @@ def data(here):
     return here
 
 
-@pytest.mark.parametrize(("options", "expected"), [((), 1), (("--test-items", 3), 3), (("--ratio", 0.5), None)])
-def test_by_time_the_latest_ratings_of_each_user_are_tested_by(pricdr, data, options, expected):
-    outcome = pricdr("split", "ratings.csv", "--by", "time", "--cold", 0.2, *options, "--out", "split")
+def test_by_time_the_latest_ratings_of_each_user_are_tested_by(pricdr, data):
+    outcome = pricdr("split", "ratings.csv", "--by", "time", "--cold", 0.2, "--test-items", 3, "--out", "split")
     assert outcome.code == 0, outcome.err
     split = load_split(data / "split")
     assert split.cold.sum() == 8
@@ -36,8 +35,7 @@ def test_by_time_the_latest_ratings_of_each_user_are_tested_by(pricdr, data, opt
     named = pl.read_parquet(data / "split" / "test.parquet")
     for user in sorted({row[0] for row in ROWS}):
         own = sorted(((time, item) for u, item, _, time in ROWS if u == user), reverse=True)
-        held_out = expected or len(own) // 2 + len(own) % 2
-        assert set(named.filter(pl.col("user") == user)["item"]) == {item for _, item in own[:held_out]}
+        assert set(named.filter(pl.col("user") == user)["item"]) == {item for _, item in own[:3]}
 
 
 def test_own_files_become_a_split_and_what_they_repeat_is_dropped_and_counted(pricdr, data):

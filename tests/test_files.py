@@ -15,8 +15,8 @@ from pricdr import files
 from pricdr.errors import InputError, OutputError
 from pricdr.files import PRIVATE, new_folder, replace_file, require_absent, write_new
 
-NAMES = ["two words", "[brackets]*?", "ünï🙂", "-dash", ".hidden", "a'b\"c", "trailing.", "name.partial-1", "x" * 200]
-UMASKS = [0o000, 0o002, 0o022, 0o027, 0o077]
+NAMES = ["two words[]*?", "ünï🙂", "-dash", ".hidden", "a'b\"c", "trailing.", "name.partial-1", "x" * 200]
+UMASKS = [0o000, 0o027, 0o077]
 
 
 def names(folder) -> list[str]:
@@ -101,8 +101,8 @@ def test_an_error_of_the_system_names_the_output(tmp_path):
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("kind", ["folder", "empty folder", "file"])
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("kind", ["folder", "empty folder", "file"])
 def test_a_target_that_exists_is_refused_and_kept(tmp_path, kind, when):
     path = tmp_path / "out"
 
@@ -239,13 +239,13 @@ def test_of_many_writers_of_a_new_file_exactly_one_wins(tmp_path):
         subprocess.Popen(
             [sys.executable, "-c", script, name], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        for name in "abcd"
+        for name in "abc"
     ]
     outs = []
     for writer in writers:
         writer.stdin.write("\n")
         writer.stdin.flush()
-    for name, writer in zip("abcd", writers, strict=True):
+    for name, writer in zip("abc", writers, strict=True):
         outs += [(int(line), name) for line in writer.communicate(timeout=60)[0].split()]
     assert sorted(won for won, _ in outs) == list(range(20))
     for won, name in outs:

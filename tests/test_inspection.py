@@ -45,7 +45,7 @@ def test_the_layout_of_version_1_and_what_files_and_key_it_names(saved, tmp_path
     ]
     assert (content["layout_version"], content["verified"]) == (1, True)
     assert set(content["noise_and_signal"]) == {
-        *("sigma", "sensitivity", "noise_length", "mean_square", "noise_mean_square", "error", "noise_share"),
+        *("sigma", "sensitivity", "noise_length", "mean_square", "noise_mean_square", "error", "noise_share")
     }
     assert set(content["trade_off"]) == {"law", "mu", "epsilon", "delta", "points", "curve"}
     assert set(content["trade_off"]["points"][0]) == {"false_alarms", "detections", "detections_by_epsilon_delta"}

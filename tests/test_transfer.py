@@ -13,6 +13,8 @@ from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
 from pricdr.models.gates import SIGNIFICANCE, p_value
+from pricdr.models.methods.dmf import TargetStageConfig
+from pricdr.models.methods.hetero import SourceStageConfig
 from pricdr.models.training_data import TrainingData
 from pricdr.signing import create_keys
 from pricdr.strategies import JLT
@@ -20,7 +22,8 @@ from pricdr.testing.contracts import Planted, release_with_rows
 from pricdr.training.checkpoints import Checkpoints
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)
-METHOD = HeteroCDR(options=OPTIONS)
+SMALL = {"hidden": 32, "width": 16}
+METHOD = HeteroCDR(config=SourceStageConfig(**SMALL), options=OPTIONS)
 PROMISE = Guarantee(epsilon=8, delta=1e-6)
 
 
@@ -71,7 +74,8 @@ def test_what_was_chosen_on_a_split_is_followed_on_everything_and_nothing_is_set
 
 def test_a_release_that_was_not_trusted_stays_so_on_everything(pair, release):
     closed = Chosen(epochs={"target": 2, "source": 2}, trust=Trust(0.0, 0.0))
-    alone = DMF(options=OPTIONS).fit(pair.target, chosen=Chosen(epochs={"training": 2}))
+    alone = DMF(config=TargetStageConfig(**SMALL), options=OPTIONS)
+    alone = alone.fit(pair.target, chosen=Chosen(epochs={"training": 2}))
     model = METHOD.fit(pair.target, release, chosen=closed)
     np.testing.assert_array_equal(model.score(np.arange(150)), alone.score(np.arange(150)))
     trusting = METHOD.fit(pair.target, release, chosen=replace(closed, trust=Trust(1.0, 1.0)))

@@ -107,10 +107,7 @@ def test_the_steps_make_an_environment_that_publishes_and_audits(environment, tm
         done = run(line)
         assert done.returncode == 0, (line, done.stderr)
     refused = run("train ratings.csv --out model")
-    assert (refused.returncode, refused.stderr) == (
-        2,
-        f"error: methods and networks need torch: {TRAIN.command}\n",
-    )
+    assert (refused.returncode, refused.stderr) == (2, f"error: methods and networks need torch: {TRAIN.command}\n")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The systemd units: systemd accepts them, they give nothing away, and what they start is a command that works."""
+"""The systemd units: accepted, shut in, what they start works; and the metric of a budget in docs/operations.md."""
 
 import configparser
 import json
@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from pricdr import cli
+from pricdr import Guarantee, Ledger, Ratings, cli, publish
 from pricdr.errors import BusyError
+from pricdr.strategies import JLT
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICE, TIMER = DEPLOY / "pricdr-publish.service", DEPLOY / "pricdr-publish.timer"
 SERVE = DEPLOY / "pricdr-serve.service"
+PAGE = DEPLOY.parent / "docs" / "operations.md"
 PROGRAM = "/opt/pricdr/bin/pricdr"
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -119,3 +121,20 @@ def test_the_timer_starts_the_service_once_a_week():
     timer = settings(TIMER)["Timer"]
     assert timer["OnCalendar"].startswith("Mon ")
     assert TIMER.stem == SERVICE.stem
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.parametrize(("releases", "left"), [(0, "NaN"), (1, "40")])
+def test_what_is_left_of_a_budget_is_a_metric(tmp_path, monkeypatch, capsys, releases, left):
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger.create(Path("budget.jsonl"), Guarantee(epsilon=8, delta=1e-6))
+    for _ in range(releases):
+        promise = Guarantee(epsilon=1, delta=1e-6)
+        publish(Ratings.from_triples(["a"], ["x"]), promise, strategy=JLT(dim=2), users=["a"], ledger=ledger)
+    pattern = r"pricdr (ledger show budget.jsonl --json -) \|\s+jq -r '(.*?)'"
+    shows, script = re.search(pattern, PAGE.read_text(), re.DOTALL).groups()
+    assert cli.run(shows.split()) == 0
+    shown = capsys.readouterr().out
+    done = subprocess.run(["jq", "-r", script], input=shown, capture_output=True, text=True, check=True)
+    assert done.stdout == f"pricdr_ledger_releases_left {left}\n"
+    assert {"epsilon"} <= json.loads(shown)["room"].keys() & json.loads(shown)["spent"].keys()

@@ -83,8 +83,10 @@ def test_the_list_says_what_is_not_private_what_each_needs_and_where_it_comes_fr
     assert {one["name"]: one["needs"] for one in listed["strategies"]}["guided"] == "guide"
 
 
-def test_both_parties_use_it_from_the_command_line(installed, here, capsys):
-    installed()
+def test_both_parties_use_it_and_a_machine_without_it_reads_models_and_says_why_it_cannot_verify(
+    installed, here, monkeypatch, capsys
+):
+    site = installed()
     assert publish_buckets() == 0
     assert "strategy buckets is not part of PriCDR" in capsys.readouterr().err
     assert run(["verify", "release"]) == 0
@@ -97,22 +99,16 @@ def test_both_parties_use_it_from_the_command_line(installed, here, capsys):
     assert run(["train", "split", "--release", "release", "--method", "neighbours", "--out", "model"]) == 0
     assert json.loads((here / "model" / "model.json").read_text())["method"] == "neighbours"
     assert run(["evaluate", "model", "split"]) == 0
-    assert run(["recommend", "model", "--out", "r.parquet", "-k", "3"]) == 0
-    assert len(pl.read_parquet("r.parquet")) == 3 * 120
-
-
-def test_a_machine_without_the_package_reads_its_models_and_says_why_it_cannot_verify(
-    installed, here, monkeypatch, capsys
-):
-    site = installed()
-    assert publish_buckets() == 0
-    assert run(["train", "split", "--release", "release", "--method", "neighbours", "--out", "model"]) == 0
+    guided = ["publish", "target.parquet", *PROMISE, "--users", "users.txt", "--out", "guided"]
+    assert run([*guided, "--strategy", "guided", "--guide", "release"]) == 0
+    assert verify("guided").certificate.guide.strategy == "buckets"
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(site)])
     monkeypatch.setattr(BY_NAME, "_registered", {})
     for name in [name for name in sys.modules if name.startswith("pricdr_examples")]:
         del sys.modules[name]
-    capsys.readouterr()
+    assert verify("guided").certificate.guide.strategy == "buckets"  # the promise does not rest on the guide
     assert run(["recommend", "model", "--out", "r.parquet", "-k", "3"]) == 0
+    assert len(pl.read_parquet("r.parquet")) == 3 * 120
     capsys.readouterr()
     for command in (["verify", "release"], ["train", "split", "--release", "release", "--out", "m"]):
         assert run(command) == 1
@@ -122,17 +118,6 @@ def test_a_machine_without_the_package_reads_its_models_and_says_why_it_cannot_v
     assert run(["train", "split", "--release", "release", "--method", "neighbours", "--out", "m"]) == 2
     assert "--method: there is no method 'neighbours': hetero," in capsys.readouterr().err
     assert not imported()
-
-
-def test_its_release_guides_the_other_party(installed, here, monkeypatch):
-    site = installed()
-    assert publish_buckets() == 0
-    guided = ["publish", "target.parquet", *PROMISE, "--users", "users.txt", "--out", "guided"]
-    assert run([*guided, "--strategy", "guided", "--guide", "release"]) == 0
-    assert verify("guided").certificate.guide.strategy == "buckets"
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(site)])
-    monkeypatch.setattr(BY_NAME, "_registered", {})
-    assert verify("guided").certificate.guide.strategy == "buckets"  # the promise does not rest on the guide
 
 
 def test_a_module_on_the_path_needs_no_package(here, monkeypatch, forgetting, capsys):

@@ -42,12 +42,6 @@ def test_text_is_escaped_wherever_it_goes(text):
     assert any(shown in words for words in page.values("img", "alt"))
 
 
-def test_text_that_looks_like_a_template_is_text():
-    text = render(Page("{title}", [Section("{%raw%}", ["{{ title }} {0}"])]))
-    for words in ("<h1>{title}</h1>", ">{%raw%} <a", "<p>{{ title }} {0}</p>"):
-        assert words in text
-
-
 def test_a_row_of_another_width_is_refused():
     with pytest.raises(ParameterError, match="table t has 2 columns"):
         table("t", "c", ["a", "b"], [["1"]])

@@ -116,7 +116,7 @@ def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence
         else:
             say(*text.split("\n"))
     for failure in failures:
-        warn(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}")
+        warn(f"failed: {failure}")
     if failures:
         raise typer.Exit(1)
     _require_some((not files for files in absent.values()), context.data)

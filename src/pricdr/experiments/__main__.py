@@ -40,7 +40,7 @@ def main() -> int:
     for spec in specs:
         failures += run(spec, given.out, context, only=given.only, seeds=given.seeds, progress=tell)
     for failure in failures:
-        sys.stderr.write(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}\n")
+        sys.stderr.write(f"failed: {failure}\n")
     return int(bool(failures))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,15 +30,6 @@ from pricdr.release.folder import Release
 from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.run_log import RunLog
-
-
-class Failure(NamedTuple):
-    """A run that failed, and why."""
-
-    spec: str
-    arm: str
-    seed: int
-    reason: str
 
 
 def missing_runs(
@@ -69,8 +60,8 @@ def run(
     only: Sequence[str] = (),
     seeds: Sequence[int] = (),
     progress: Progress = silent,
-) -> list[Failure]:
-    """Run what ``folder`` lacks of a spec's results and add it there; return the runs that failed.
+) -> list[str]:
+    """Run what ``folder`` lacks of a spec's results and add it there; return which runs failed, and why.
 
     ``only`` names arms, those of a curve by its name too; ``seeds`` stand in for the spec's. ``folder`` gets the spec's
     outline too. Where the data is not there, that is all it gets, and results that were measured elsewhere stay.
@@ -88,7 +79,7 @@ def run(
         for done, outcome in enumerate(spread(run_arm, spec.data, context, plans), 1):
             _, arm, seed, _ = outcome.plan
             if outcome.value is None:
-                failures.append(Failure(spec.name, arm.name, seed, outcome.failure))
+                failures.append(f"{spec.name}, {arm.name}, seed {seed}: {outcome.failure}")
             else:
                 append(own, outcome.value)
             progress("runs", done, len(missing), f"{arm.name}, seed {seed}{'' if outcome.value else ': failed'}")
@@ -126,18 +117,10 @@ def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: 
     )
 
 
-class Fit(NamedTuple):
-    """What came of training an arm."""
-
-    model: FittedModel
-    release: Release | None
-    epochs: int
-    device: str
-    """The kind of device it was trained on."""
-
-
-def fit(task: Task, split: Split, arm: Arm, seed: int, device: str, *, networks: Checkpoints | None = None) -> Fit:
-    """Release what the arm is given, and train its method."""
+def fit(
+    task: Task, split: Split, arm: Arm, seed: int, device: str, *, networks: Checkpoints | None = None
+) -> tuple[FittedModel, Release | None, int, str]:
+    """Release what the arm is given, and train its method; return also the epochs and the kind of device it took."""
     method, used, epochs = configure(arm.method_name, arm.settings), "cpu", 0
     if method.options is not None:
         options = replace(method.options, seed=seed, device=device)
@@ -158,7 +141,7 @@ def fit(task: Task, split: Split, arm: Arm, seed: int, device: str, *, networks:
         allow_not_private=True,  # bits that repeat protect nobody: an experiment's release says so
         log=RunLog(progress=count, checkpoints=networks),
     )
-    return Fit(model, release, epochs, used)
+    return model, release, epochs, used
 
 
 def validation_ndcg(model: FittedModel, split: Split) -> float:

@@ -2,7 +2,7 @@
 
 import errno
 import fcntl
-import mmap
+import math
 import os
 import shutil
 import tempfile
@@ -19,6 +19,7 @@ from pricdr.files import require_local
 from pricdr.memory import format_bytes
 
 _NAME: Final = ".pricdr-sort-"
+_HINT: Final = "choose another disk with temp-dir in --config"
 
 
 class Workspace:
@@ -54,24 +55,17 @@ class Workspace:
         The file has no name: it disappears with the array, even after a kill. Its space is allocated at once, since a
         write to a mapping on a full disk would kill the process.
         """
-        kind = np.dtype(dtype)
-        size = max(1, int(np.prod(shape)) * kind.itemsize)
         with self.explained(), tempfile.TemporaryFile(dir=self.folder) as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:  # macOS
-                os.truncate(file.fileno(), size)
-            mapped = mmap.mmap(file.fileno(), size)
-        return np.frombuffer(mapped, dtype=kind, count=int(np.prod(shape))).reshape(shape)
+            if hasattr(os, "posix_fallocate"):  # macOS has none
+                os.posix_fallocate(file.fileno(), 0, max(1, math.prod(shape) * np.dtype(dtype).itemsize))
+            return np.memmap(file, dtype, "r+", shape=shape).view(np.ndarray)
 
     def require_space(self, need: int, what: str) -> None:
         """Refuse work that needs more room than is free on this disk."""
         free = shutil.disk_usage(self.folder).free
         if need > free:
-            raise DiskSpaceError(
-                f"{what} needs about {format_bytes(need)} on the disk of {self.folder.parent}, {format_bytes(free)} "
-                "are free: choose another disk with temp-dir in --config"
-            )
+            fault = f"{what} needs about {format_bytes(need)} on the disk of {self.folder.parent}"
+            raise DiskSpaceError(f"{fault}, {format_bytes(free)} are free: {_HINT}")
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -79,8 +73,7 @@ class Workspace:
         try:
             yield
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            hint = ": choose another disk with temp-dir in --config" if full else ""
+            hint = f": {_HINT}" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
             raise OutputError(f"cannot sort in {self.folder.parent}: {error.strerror or error}{hint}") from error
 
 

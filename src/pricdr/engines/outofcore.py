@@ -55,38 +55,69 @@ _SORTED_BYTES: Final = 32
 
 def sort_memory() -> int:
     """Return the bytes that DuckDB may take: a quarter of the memory limit, from 64 MB to 256 MB."""
-    return max(64 * 10**6, min(256 * 10**6, memory_limit() // 4))
+    return min(max(64 * 10**6, memory_limit() // 4), 256 * 10**6)
 
 
-@dataclass(frozen=True)
-class SortedEntries:
-    """A sparse matrix in files, row by row, and how many rows were merged into it and left out."""
+@dataclass(frozen=True, eq=False, repr=False)
+class DiskMatrix(LocalMatrix):
+    """A sparse matrix in files, row by row, read block by block; each block is converted whenever it is read."""
 
-    n_items: int
+    workspace: Workspace
+    width: int
+    """How many columns there are in its files."""
     starts: npt.NDArray[np.int64]
     """Of every row, and the end of the last; in memory."""
     columns: Path
     values: Path | None
     """None where every entry counts as 1."""
-    rows: int
+    n_rows: int
     """The rows of selected users and items."""
-    pairs: int
+    n_pairs: int
     """The distinct pairs among them."""
-    untimed: int
+    n_untimed: int
     """The rows of repeated pairs whose time cannot be read."""
+    shape: tuple[int, int]
+    converts: tuple[Convert, ...] = ()
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
+    def converted(self, convert: Convert, n_columns: int) -> "DiskMatrix":
+        """Return the matrix of the converted blocks."""
+        return replace(self, shape=(self.shape[0], n_columns), converts=(*self.converts, convert))
+
+    def array(self, columns: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return an empty array with one row per user: in memory, or in a file if it is large."""
+        if self.shape[0] * columns * np.dtype(dtype).itemsize <= LARGE:
+            return super().array(columns, dtype)
+        return self.workspace.array((self.shape[0], columns), dtype)
+
+    def cut(self, block_rows: int, *, for_sums: bool = False) -> list[slice]:
+        """Return slices of at most so many users, and as many entries as fit into memory, or of a single user."""
+        # With fewer entries than items most of a sum would be zeros.
+        entries = max(BLOCK_ENTRIES, self.shape[1]) if for_sums else BLOCK_ENTRIES
+        starts, users = self.starts, self.shape[0]
+        slices, at = [], 0
+        while at < users:
+            fits = int(np.searchsorted(starts, starts[at] + entries, side="right")) - 1
+            stop = min(max(fits, at + 1), at + block_rows, users)
+            slices.append(slice(at, stop))
+            at = stop
+        return slices
+
     def block(self, part: slice) -> CSR:
-        """Return the rows of some users."""
+        """Return the converted rows of some users."""
         starts = self.starts[part.start : part.stop + 1]
         first, count = int(starts[0]), int(starts[-1] - starts[0])
-        columns = np.fromfile(self.columns, np.int32, count, offset=4 * first)
-        values = np.ones(count)
-        if self.values is not None:
-            values = np.fromfile(self.values, np.float64, count, offset=8 * first)
-        return sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=(len(starts) - 1, self.n_items))
+        with self.workspace.explained():
+            columns = np.fromfile(self.columns, np.int32, count, offset=4 * first)
+            values = np.ones(count)
+            if self.values is not None:
+                values = np.fromfile(self.values, np.float64, count, offset=8 * first)
+        block = sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=(len(starts) - 1, self.width))
+        for convert in self.converts:
+            block = convert(block)
+        return block
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,13 +138,13 @@ class DiskRatings(RatingsSource):
     keep_values: bool
     """Whether values are needed after repeated pairs are merged and the threshold is applied."""
     threshold: float | None
-    _sorted: dict[tuple[Ids, Ids], SortedEntries] = field(default_factory=dict)
-    """The sorted entries so far, by users and items; all selections share them."""
+    _sorted: dict[tuple[Ids, Ids], DiskMatrix] = field(default_factory=dict)
+    """The matrices so far, by users and items; all selections share them."""
 
     def __len__(self) -> int:
         """Return the number of pairs; before they are sorted, the number of rows, which is never smaller."""
-        entries = self._sorted.get((self.users, self.items))
-        return self.rows if entries is None else len(entries)
+        matrix = self._sorted.get((self.users, self.items))
+        return self.rows if matrix is None else len(matrix)
 
     def all_users(self) -> Ids:
         """Return the users who occur in the rows."""
@@ -125,9 +156,9 @@ class DiskRatings(RatingsSource):
             position_of(ids)  # refuses a repeated one
         return replace(self, users=users, items=items)
 
-    def units(self, convert: Convert) -> "DiskMatrix":
+    def units(self, convert: Convert) -> DiskMatrix:
         """Return the values as whole units, as ``convert`` computes them block by block."""
-        return DiskMatrix(self.sorted(), self.workspace, convert, columns=len(self.items))
+        return self.sorted().converted(convert, len(self.items))
 
     def require_space(self, dim: int | None) -> None:
         """Refuse result rows of ``dim`` numbers that are kept in a file, if the disk has too little room for it.
@@ -138,15 +169,10 @@ class DiskRatings(RatingsSource):
         if need > LARGE:  # twice: the release may be on the same disk
             self.workspace.require_space(2 * need, "computing the rows")
 
-    def sorted(self, progress: Progress = silent) -> SortedEntries:
-        """Return the entries on disk, by user and item; they are sorted once."""
-        key = self.users, self.items
-        if key not in self._sorted:
-            self._sorted[key] = self._sort(progress)
-        return self._sorted[key]
-
-    def _sort(self, progress: Progress) -> SortedEntries:
-        """Sort the rows by pair, merge repeated pairs and write the matrix, some rows at a time."""
+    def sorted(self, progress: Progress = silent) -> DiskMatrix:
+        """Return the values as they are; rows are sorted once, some of them in memory at a time."""
+        if (matrix := self._sorted.get((self.users, self.items))) is not None:
+            return matrix
         workspace, n_items, memory = self.workspace, max(len(self.items), 1), sort_memory()
         workspace.require_space(self.rows * _SORTED_BYTES, f"sorting {self.rows:,} rows")
         number = len(self._sorted)
@@ -177,8 +203,9 @@ class DiskRatings(RatingsSource):
                         values[keep].tofile(values_file)
             connection.execute("DROP TABLE sorted")
         starts = np.concatenate(([0], np.cumsum(per_row)))
-        values_kept = values_path if used and self.keep_values else None
-        return SortedEntries(len(self.items), starts, columns_path, values_kept, rows, pairs, untimed)
+        shape, kept = (len(self.users), len(self.items)), values_path if used and self.keep_values else None
+        matrix = DiskMatrix(workspace, len(self.items), starts, columns_path, kept, rows, pairs, untimed, shape)
+        return self._sorted.setdefault((self.users, self.items), matrix)
 
 
 def _merge_chunks(connection: "DuckDBPyConnection", rows: int) -> Iterator[tuple[Any, ...]]:
@@ -194,45 +221,6 @@ def _merge_chunks(connection: "DuckDBPyConnection", rows: int) -> Iterator[tuple
         held = {name: column[end:] for name, column in whole.items()}
         if end:
             yield keys[:end], *(whole[name][:end] if name in whole else None for name in ("value", "seconds"))
-
-
-class DiskMatrix(LocalMatrix):
-    """Entries on disk, read block by block; every block is converted before a work gets it."""
-
-    def __init__(self, entries: SortedEntries, workspace: Workspace, *converts: Convert, columns: int) -> None:
-        self._entries, self._workspace, self._converts = entries, workspace, converts
-        self.shape = len(entries.starts) - 1, columns
-
-    def converted(self, convert: Convert, n_columns: int) -> "DiskMatrix":
-        """Return the matrix of the converted blocks; each block is converted whenever it is read."""
-        return DiskMatrix(self._entries, self._workspace, *self._converts, convert, columns=n_columns)
-
-    def array(self, columns: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return an empty array with one row per user: in memory, or in a file if it is large."""
-        if self.shape[0] * columns * np.dtype(dtype).itemsize <= LARGE:
-            return super().array(columns, dtype)
-        return self._workspace.array((self.shape[0], columns), dtype)
-
-    def cut(self, block_rows: int, *, for_sums: bool = False) -> list[slice]:
-        """Return slices of at most so many users, and as many entries as fit into memory, or of a single user."""
-        # With fewer entries than items most of a sum would be zeros.
-        entries = max(BLOCK_ENTRIES, self.shape[1]) if for_sums else BLOCK_ENTRIES
-        starts, users = self._entries.starts, self.shape[0]
-        slices, at = [], 0
-        while at < users:
-            fits = int(np.searchsorted(starts, starts[at] + entries, side="right")) - 1
-            stop = min(max(fits, at + 1), at + block_rows, users)
-            slices.append(slice(at, stop))
-            at = stop
-        return slices
-
-    def block(self, part: slice) -> CSR:
-        """Return the converted rows of some users."""
-        with self._workspace.explained():
-            block = self._entries.block(part)
-        for convert in self._converts:
-            block = convert(block)
-        return block
 
 
 def read_on_disk(
@@ -301,14 +289,14 @@ def sort_reading(
     A disk that fails, or is too small for rows of ``dim``, does so here: before anything is spent.
     """
     selected = reading.ratings.select(users, items)
-    entries = selected.sorted(progress)
+    matrix = selected.sorted(progress)
     selected.require_space(dim)
-    below = entries.pairs - len(entries)
+    below = matrix.n_pairs - len(matrix)
     return replace(
         reading,
-        n_ratings=len(entries),
+        n_ratings=len(matrix),
         of_listed=selected is not reading.ratings,
-        all_below=0 < entries.pairs == below,
-        repeats=Repeats(entries.rows - entries.pairs, reading.repeats.by_time, entries.untimed),
+        all_below=0 < matrix.n_pairs == below,
+        repeats=Repeats(matrix.n_rows - matrix.n_pairs, reading.repeats.by_time, matrix.n_untimed),
         dropped={**reading.dropped, f"rated below {selected.threshold:g}": below} if below else reading.dropped,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from hypothesis import given, settings, strategies as st
 
-from pricdr.data.tables import merge_tables, read_positions, texts, to_frame, write_table
+from pricdr.data.tables import read_positions, texts, to_frame, write_table
 
 IDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
 SCORES = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -54,7 +54,7 @@ def test_neither_cores_nor_memory_change_a_byte(tmp_path, monkeypatch):
         monkeypatch.setenv("PRICDR_MEMORY", memory)
         whole, joined = tmp_path / f"whole{cores}.parquet", tmp_path / f"joined{cores}.csv"
         write_table(whole, columns)
-        assert merge_tables(joined, parts, tmp_path) == 300_000
+        assert write_table(joined, parts, folder=tmp_path) == 300_000
         written.add(whole.read_bytes())
         merged.add(joined.read_bytes())
     assert len(written) == len(merged) == 1

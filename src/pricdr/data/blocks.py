@@ -22,8 +22,6 @@ Numbers: TypeAlias = npt.NDArray[Any]
 Whole: TypeAlias = npt.NDArray[np.int64]
 Convert: TypeAlias = Callable[[CSR], CSR]
 """Converts the ratings of a block of users, each user on its own."""
-
-
 RowFunction: TypeAlias = Callable[[CSR, int], Numbers]
 """Computes one row of numbers per user of a block: from their ratings, and the position of the first of them."""
 SumFunction: TypeAlias = Callable[[CSR, int], Whole]
@@ -54,8 +52,7 @@ class Matrix(Protocol):
         """Return an empty array with one row per user: in memory, or in a file where it is large."""
         return np.empty((self.shape[0], columns), dtype=dtype)
 
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
+    def __repr__(self) -> str:  # sizes only: ratings are private
         return f"{type(self).__name__}({self.shape[0]} users x {self.shape[1]} items)"
 
 
@@ -74,11 +71,9 @@ class RatingsSource:
     """The declared threshold: only pairs rated at least this were kept; None without one."""
 
     def __len__(self) -> int:
-        """Return the number of rated (user, item) pairs."""
         raise NotImplementedError
 
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
+    def __repr__(self) -> str:  # sizes only: ratings are private
         return f"{type(self).__name__}({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
 
     def over(self, users: Ids, items: Ids) -> Self:
@@ -164,35 +159,25 @@ class Transposed:
     """The same matrix with users and items exchanged: what is summed over users can also be summed over items."""
 
     def __init__(self, of: Matrix) -> None:
-        self.of = of
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Items, users."""
-        return self.of.shape[1], self.of.shape[0]
+        self.of, self.shape = of, of.shape[::-1]
 
 
 class Total:
     """A running sum of whole numbers. Its addends are overwritten: partial sums are as secret as the ratings."""
 
+    sum: Whole
+
     def __init__(self) -> None:
-        self._sum: Whole | None = None
         self._lock = Lock()
 
     def add(self, part: Whole) -> None:
         """Add one part, from any thread; its array must not be used afterwards."""
         with self._lock:
-            if self._sum is None:
-                self._sum = part
+            if not hasattr(self, "sum"):
+                self.sum = part
                 return
-            self._sum += part
+            self.sum += part
         part.fill(0)
-
-    @property
-    def sum(self) -> Whole:
-        """The sum of all parts."""
-        assert self._sum is not None, "there are users"
-        return self._sum
 
 
 def as_matrix(given: "Matrix | Transposed | CSR | CSC") -> "Matrix | Transposed":

@@ -15,7 +15,6 @@ from pricdr.arrays import BoolArray, IntArray
 from pricdr.errors import InputError
 
 __all__ = ["CSC", "CSR", "RatingMatrix", "as_csr", "checked_csr", "csr_of_cells", "sp"]
-
 Numbers: TypeAlias = npt.NDArray[Any]
 if TYPE_CHECKING:
     CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
@@ -30,13 +29,9 @@ else:  # older versions of scipy cannot be subscripted when the program runs
 
 
 def as_csr(source: object) -> CSR:
-    """Return a CSR matrix of scipy as a new one that shares its arrays, once they are known to fit together.
+    """Return a CSR matrix of scipy as a new one that shares its arrays, once they pass :func:`checked_csr`.
 
     Its own flags (sorted, canonical) are not believed: whoever changed its arrays may not have changed them.
-
-    Raises:
-        InputError: It is not a CSR matrix of numbers, its arrays do not fit together, columns do not increase within
-            a row (so that a cell may occur twice), or a value is not finite.
     """
     if not isinstance(source, sp.csr_array | sp.csr_matrix) or len(source.shape) != 2:
         raise InputError(f"a sparse matrix must be stored by rows (CSR), got {type(source).__name__}")
@@ -50,13 +45,7 @@ def as_csr(source: object) -> CSR:
     return checked_csr("a sparse matrix", data[:stored], columns[:stored], starts, (rows, width))
 
 
-def checked_csr(
-    what: str,
-    data: Numbers,
-    columns: Numbers,
-    row_starts: Numbers,
-    shape: tuple[int, int],
-) -> CSR:
+def checked_csr(what: str, data: Numbers, columns: Numbers, row_starts: Numbers, shape: tuple[int, int]) -> CSR:
     """Return the CSR matrix of these one-dimensional arrays; raise :class:`InputError` if they do not form one.
 
     Columns must increase within a row, so that no cell occurs twice; values must be finite.
@@ -89,8 +78,7 @@ def csr_of_cells(rows: Numbers, columns: Numbers, values: Numbers, shape: tuple[
         codes, rows, columns, values = codes[order], rows[order], columns[order], values[order]
         if (codes[1:] == codes[:-1]).any():
             raise InputError("a (user, item) pair occurs more than once")
-    starts = np.zeros(shape[0] + 1, dtype=np.int64)
-    np.cumsum(np.bincount(rows, minlength=shape[0]), out=starts[1:])
+    starts = np.append(0, np.cumsum(np.bincount(rows, minlength=shape[0])))
     return sp.csr_array((values, columns, starts), shape=shape)
 
 
@@ -136,9 +124,8 @@ def exact_product(matrix: CSR | CSC, dense: Numbers) -> Numbers:
 
     Every entry is multiplied, whatever its value, so the time depends on where entries are and not on what they are.
     """
-    for numbers in (matrix.data, dense):
-        if numbers.dtype.kind not in "iu":
-            raise TypeError(f"sums are exact only for whole numbers, got {numbers.dtype}")
+    if fractions := [str(numbers.dtype) for numbers in (matrix.data, dense) if numbers.dtype.kind not in "iu"]:
+        raise TypeError(f"sums are exact only for whole numbers, got {fractions[0]}")
     return cast(Numbers, matrix @ dense)
 
 

@@ -1,8 +1,10 @@
 """``ItemFeatures``: what the public knows about items, as numbers, kept apart from any ratings; and reading it."""
 
-import math
 import os
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.arrays import Float64Array
-from pricdr.data.ratings import Ids
+from pricdr.data.ratings import Ids, position_of
 from pricdr.data.reading.formats import CSV, INTEGERS, TSV
 from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.data.tables import opened_parquet, read_delimited
@@ -57,20 +59,15 @@ class ItemFeatures:
 
         Of more than 4,096 tags the most frequent are kept.
         """
-        counts: dict[str, int] = {}
-        for own in tags:
-            for tag in set(own):
-                counts[tag] = counts.get(tag, 0) + 1
+        counts = Counter(chain.from_iterable(map(set, tags)))
         # By frequency, then by name: the same tags in any order of rows.
-        kept = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MAX_COLUMNS]
-        if not kept:
+        at = position_of(tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:MAX_COLUMNS]))
+        if not at:
             raise InputError("the item features hold no tag")
-        at = {tag: position for position, tag in enumerate(kept)}
-        rows = np.zeros((len(items), len(kept)))
+        rows = np.zeros((len(items), len(at)))
         for row, own in enumerate(tags):
-            for tag in own:
-                if tag in at:
-                    rows[row, at[tag]] = 1 + np.log(len(items) / counts[tag])
+            for tag in at.keys() & own:
+                rows[row, at[tag]] = 1 + np.log(len(items) / counts[tag])
         return cls(items, rows)
 
     def leading(self, dim: int) -> npt.NDArray[np.float32]:
@@ -91,10 +88,6 @@ class ItemFeatures:
         rows[known] = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > _ROUNDING)
         return rows
 
-    def tells_apart(self) -> bool:
-        """Return whether items differ at all in what is known of them."""
-        return bool(self.leading(self.rows.shape[1]).any())
-
 
 def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
     """Read the item features in a CSV, TSV (also .gz) or Parquet file with a column ``item``.
@@ -110,8 +103,7 @@ def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
     else:
         raise refusal(file, "item features are read from .csv, .tsv (also .gz) or .parquet")
     if _ITEM not in columns:
-        names = shorten(", ".join(columns), 100)
-        raise refusal(file, f"item features need a column called {_ITEM}, found {names}")
+        raise refusal(file, f"item features need a column called {_ITEM}, found {shorten(', '.join(columns), 100)}")
     items = _items(file, columns.pop(_ITEM))
     if not columns:
         raise refusal(file, f"item features need numeric columns beside {_ITEM}, or one called {TAGS}")
@@ -139,14 +131,12 @@ def _items(file: Path, names: list[Any]) -> Ids:
 
 
 def _numbers(file: Path, column: str, values: list[Any]) -> npt.NDArray[np.float64]:
-    numbers = np.empty(len(values))
+    numbers = np.full(len(values), np.nan)
     for row, value in enumerate(values):
-        try:
-            numbers[row] = math.nan if value is None or value == "" else float(value)
-        except ValueError:
-            numbers[row] = math.nan
-        if not math.isfinite(numbers[row]):
-            shown = "is empty" if value is None or value == "" else f"holds {shorten(value)}"
+        with suppress(ValueError, TypeError):
+            numbers[row] = float(value)
+        if not np.isfinite(numbers[row]):
+            shown = "is empty" if value in (None, "") else f"holds {shorten(value)}"
             raise refusal(file, f"row {row + 1}: column {shorten(column)} {shown}; {_NUMBER_RULE}")
     return numbers
 

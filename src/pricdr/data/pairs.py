@@ -48,8 +48,7 @@ class DomainPair:
         still lies in the source, and what crosses is the answer.
         """
         in_target = set(_raters(self.target)) - {None}
-        both = zip(self.source.items, _raters(self.source), strict=True)
-        return tuple(item for item, raters in both if raters in in_target)
+        return tuple(compress(self.source.items, (raters in in_target for raters in _raters(self.source))))
 
     def without_duplicates(self) -> "DomainPair":
         """Return the same pair with duplicate items left out of the source; the target, and so its split, stays."""
@@ -60,16 +59,14 @@ class DomainPair:
         left = self.source.select(items=tuple(item for item in self.source.items if item not in duplicates))
         if not len(left):
             raise InputError("nothing is left of the source: every item has the same raters as a target item")
-        rule = "without items rated by the same users as an item of the other domain"
-        before = left.filtered_by
-        return replace(self, source=left.disclosing(rule if before is None else f"{before}, {rule}"))
+        rules = (left.filtered_by, "without items rated by the same users as an item of the other domain")
+        return replace(self, source=left.disclosing(", ".join(filter(None, rules))))
 
     def fingerprint(self) -> str:
         """Return the fingerprints of both domains, see :meth:`Ratings.fingerprint`."""
         return f"{self.source.fingerprint()} {self.target.fingerprint()}"
 
-    def __repr__(self) -> str:
-        """Show sizes only: ratings are private."""
+    def __repr__(self) -> str:  # sizes only: ratings are private
         sides = (("source", self.source), ("target", self.target))
         sizes = (f"{name}: {len(side.items)} items, {len(side)} rated" for name, side in sides)
         return f"DomainPair({len(self.users)} users; {'; '.join(sizes)})"
@@ -93,16 +90,10 @@ def prepare(
 ) -> DomainPair:
     """Prepare two domains by the paper's five steps, each once, or, with ``core``, as a joint K-core.
 
-    The five steps: 1. keep what is rated at least ``threshold``; 2. per domain keep users with more than 5 of those; 3.
-    keep the users of both domains; 4. per domain keep items with more than 5 of those; 5. step 3 again. A joint K-core
-    is the largest pair where each user has K ratings in both domains and each item K.
-
-    Args:
-        source: Raw ratings of one domain, or a data frame of them.
-        target: Raw ratings of the other; users are matched by id.
-        threshold: Keep what is rated at least this; ``None`` keeps everything.
-        core: The K of a joint K-core.
-        more_than: For other readings of the paper's words; its own figures come from 5.
+    The five steps: 1. keep what is rated at least ``threshold`` (None: everything); 2. per domain keep users with more
+    than 5 of those; 3. keep the users of both domains, matched by id; 4. per domain keep items with more than 5 of
+    those; 5. step 3 again. A joint K-core is the largest pair where each user has K ratings in both domains and each
+    item K. ``more_than`` is for other readings of the paper's words; its own figures come from 5.
 
     >>> r = Ratings.from_triples(["a", "a", "b", "b", "c"], ["x", "y", "x", "y", "x"], [3, 4, 5, 3, 5])
     >>> prepare(r, r, core=2).users
@@ -139,22 +130,20 @@ def _common(source: Ratings, target: Ratings, threshold: float | None) -> list[R
     users = tuple(user for user in source.users if user in in_target)
     if not users:
         first = " and ".join(shorten(ratings.users[0]) for ratings in (source, target) if ratings.users)
-        raise InputError(
-            f"preparing leaves nothing: no user id occurs in both domains (their first ids: {first}); "
-            "are the user and item columns swapped?"
-        )
+        fault = f"no user id occurs in both domains (their first ids: {first})"
+        raise InputError(f"preparing leaves nothing: {fault}; are the user and item columns swapped?")
+    if threshold is None:
+        return [source.select(users), target.select(users)]
     sides = []
     for name, side in (("source", source), ("target", target)):
-        kept = side
-        if threshold is not None:
-            if not side.has_values:
-                rule = f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none"
-                raise InputError(rule)
-            # What is disclosed of a pair names the threshold.
-            kept = replace(side.at_least(threshold), threshold=side.threshold)
-            if not len(kept):
-                hint = "use --threshold none where values are not ratings"
-                raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
+        if not side.has_values:
+            rule = f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none"
+            raise InputError(rule)
+        # What is disclosed of a pair names the threshold.
+        kept = replace(side.at_least(threshold), threshold=side.threshold)
+        if not len(kept):
+            hint = "use --threshold none where values are not ratings"
+            raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
         sides.append(kept.select(users))
     return sides
 
@@ -170,13 +159,11 @@ def _with_users(sides: list[Ratings], at_least: int, *, emptied: str) -> list[Ra
 
 def _with_items(sides: list[Ratings], at_least: int) -> list[Ratings]:
     """Keep, per domain, the items with that many ratings."""
-    counts = (np.bincount(side.matrix.indices, minlength=len(side.items)) for side in sides)
-    each = zip(sides, counts, strict=True)
-    return [side.select(items=tuple(compress(side.items, of_item >= at_least))) for side, of_item in each]
+    keep = (np.bincount(side.matrix.indices, minlength=len(side.items)) >= at_least for side in sides)
+    return [side.select(items=tuple(compress(side.items, kept))) for side, kept in zip(sides, keep, strict=True)]
 
 
 def _disclosing(sides: list[Ratings], filtered_by: str) -> DomainPair:
     """Return the pair of what is left, without items that do not occur; filters add up, and all are disclosed."""
-    before = [f"{side.filtered_by}, then " if side.filtered_by is not None else "" for side in sides]
-    left = _with_items(sides, 1)
-    return DomainPair(*(side.disclosing(text + filtered_by) for side, text in zip(left, before, strict=True)))
+    rules = (", then ".join(filter(None, (side.filtered_by, filtered_by))) for side in sides)
+    return DomainPair(*map(Ratings.disclosing, _with_items(sides, 1), rules))

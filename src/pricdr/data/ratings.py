@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy as np
@@ -49,24 +50,23 @@ class Ratings(RatingsSource):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "matrix", as_csr(self.matrix).astype(np.float64, copy=False))
-        if self.matrix.shape != (len(self.users), len(self.items)):
-            raise InputError(
-                f"a matrix of {self.matrix.shape[0]} x {self.matrix.shape[1]} does not fit "
-                f"{len(self.users)} users and {len(self.items)} items"
-            )
+        rows, columns = self.matrix.shape
+        if (rows, columns) != (len(self.users), len(self.items)):
+            rule = f"does not fit {len(self.users)} users and {len(self.items)} items"
+            raise InputError(f"a matrix of {rows} x {columns} {rule}")
         require_ids("user", self.users)
         require_ids("item", self.items)
-        _check_filter(self.filtered_by)
+        text = self.filtered_by or ""
+        if not text.isprintable() or len(text) > MAX_FILTER_LENGTH:  # in a certificate it is one printable line
+            rule = f"one printable line of at most {MAX_FILTER_LENGTH} characters"
+            raise InputError(f"a filter must be described in {rule}, got {len(text):,} characters: {text[:40]!r}")
         # Ratings are shared between objects, so they must not be changed in place.
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.flags.writeable = False
 
     @classmethod
     def from_triples(
-        cls,
-        users: IdsLike,
-        items: IdsLike,
-        values: Sequence[float] | npt.NDArray[Any] | None = None,
+        cls, users: IdsLike, items: IdsLike, values: Sequence[float] | npt.NDArray[Any] | None = None
     ) -> "Ratings":
         """Return ratings from three sequences of equal length; the largest value of a repeated pair counts.
 
@@ -79,9 +79,8 @@ class Ratings(RatingsSource):
         users, items = as_ids("users", users), as_ids("items", items)
         numbers = np.ones(len(users)) if values is None else _as_numbers(values)
         if not len(users) == len(items) == len(numbers):
-            raise InputError(
-                f"there are {len(users)} users, {len(items)} items and {len(numbers)} ratings: give one of each"
-            )
+            counts = f"{len(users)} users, {len(items)} items and {len(numbers)} ratings"
+            raise InputError(f"there are {counts}: give one of each")
         if not np.isfinite(numbers).all():
             raise InputError("ratings must be finite numbers")
         user_ids, item_ids = tuple(sorted(set(users))), tuple(sorted(set(items)))
@@ -156,11 +155,9 @@ class Ratings(RatingsSource):
         return to_frame(columns_of(self), library)
 
     def __len__(self) -> int:
-        """Return the number of rated (user, item) pairs."""
         return int(self.matrix.nnz)
 
-    def _repr_html_(self) -> str:
-        """Show sizes and declared facts in a notebook: ratings are private."""
+    def _repr_html_(self) -> str:  # sizes and declared facts: ratings are private
         from pricdr.pages import summary_html
 
         pairs = len(self.users) * len(self.items)
@@ -211,9 +208,8 @@ class Ratings(RatingsSource):
 
     def rated(self) -> "Ratings":
         """Return the ratings without the users and items that have none."""
-        users = tuple(self.users[at] for at in np.flatnonzero(row_counts(self.matrix)))
-        counts = np.bincount(self.matrix.indices, minlength=len(self.items))
-        return self.select(users, tuple(self.items[at] for at in np.flatnonzero(counts)))
+        rated = np.bincount(self.matrix.indices, minlength=len(self.items))
+        return self.select(tuple(compress(self.users, row_counts(self.matrix))), tuple(compress(self.items, rated)))
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of who rated what, to tell whether two sets of ratings are the same.
@@ -261,15 +257,6 @@ def _as_numbers(values: Sequence[float] | npt.NDArray[Any]) -> npt.NDArray[np.fl
     if numbers.ndim != 1:
         raise InputError(f"ratings must be one list of numbers, got an array of {numbers.ndim} dimensions")
     return numbers
-
-
-def _check_filter(text: str | None) -> None:
-    """Refuse a description that does not fit into a certificate, where it must be one printable line."""
-    if text is not None and not (text.isprintable() and len(text) <= MAX_FILTER_LENGTH):
-        raise InputError(
-            f"a filter must be described in one printable line of at most {MAX_FILTER_LENGTH} characters, "
-            f"got {len(text):,} characters: {text[:40]!r}"
-        )
 
 
 def position_of(ids: Ids) -> dict[str, int]:

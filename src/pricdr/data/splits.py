@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -38,6 +38,7 @@ _COPIES: Final = 6
 ONE_AT_RANDOM: Final = "one rating of each user, at random"
 """The protocol of a split that does not say otherwise."""
 _OFFICIAL: Final = "an official split"
+_REPEATED: Final = "every rating given for that is also in another part"
 _MAX_PROTOCOL_LENGTH: Final = 200
 _PARTS: Final = ("validation", "test")
 
@@ -60,11 +61,9 @@ class HeldOut:
             raise InputError("the same item of a user is held out twice")
 
     def __len__(self) -> int:
-        """Return how many items are held out."""
         return len(self.users)
 
-    def __repr__(self) -> str:
-        """Show sizes only: what was rated is private."""
+    def __repr__(self) -> str:  # sizes only: what was rated is private
         users = f"{len(self.starts)} users"
         held_out = users if len(self.starts) == len(self) else f"{len(self)} items of {users}"
         return f"HeldOut({held_out}, {self.negatives.shape[1]} negatives each)"
@@ -127,43 +126,41 @@ class Split:
         """Make a split of ratings that somebody divided already, as ``pricdr split --train --test`` does.
 
         Each rated pair counts as 1. A pair to train on is not tested by, and neither of them is validated by: such
-        repetitions are dropped. Test users without ratings to train on are cold.
-
-        Args:
-            train: What to train on.
-            test: What to test by, one rating or several per user.
-            validation: What to validate by. Without it, one rating of every user with two or more in ``train`` is set
-                aside, at random.
-            cold: Hide the whole history in ``train`` of this share of the test users who have one.
-            seed: Of what is set aside, of who is hidden, and of the negatives.
-
-        Raises:
-            InputError: Nothing is left to train on, to test or to validate by.
+        repetitions are dropped. Test users without ratings to train on are cold; ``cold`` also hides the whole history
+        of this share of those who have some. Without ``validation``, one rating of every user with two or more in
+        ``train`` is set aside, at random.
         """
         require_seed(seed=seed)
         require_share(cold=cold)
         simulation = Simulation(seed)
-        whole, (trained, tested, validated) = _united(train, test, validation)
-        rows = entry_rows(whole.matrix)
-        repeated = only_one = "every rating given for that is also in another part"
-        if validation is None:
-            validated = _one_of_each(whole, trained, simulation)
-            only_one = "no user has two ratings to train on"
-        lacks = ("train on", f"test by: {repeated}", f"validate by: {only_one}")
+        given = [Ratings.of(part).positives() for part in (train, test, validation) if part is not None]
+        users = tuple(sorted({user for part in given for user in part.rated().users}))
+        items = tuple(sorted({item for part in given for item in part.rated().items}))
+        codes = [pair_codes(part.select(users, items)) for part in given]
+        union = np.unique(np.concatenate(codes))
+        rows, columns = np.divmod(union, max(len(items), 1))
+        before = next((part.filtered_by for part in given if part.filtered_by is not None), None)
+        whole = Ratings.from_codes(rows, columns, np.ones(len(union)), users, items, filtered_by=before)
+        whole = replace(whole, has_values=False)
+        trained, tested, *rest = (np.isin(union, part) for part in codes)
+        tested &= ~trained
+        if rest:
+            validated, fault = rest[0] & ~trained & ~tested, _REPEATED
+        else:
+            validated, fault = _one_of_each(whole, trained, simulation), "no user has two ratings to train on"
+        lacks = ("train on", f"test by: {_REPEATED}", f"validate by: {fault}")
         for mask, lack in zip((trained, tested, validated), lacks, strict=True):
             if not mask.any():
                 raise InputError(f"nothing is left to {lack}")
-        hidden = _newcomers(len(whole.users), np.intersect1d(rows[tested], rows[trained]), cold, simulation)
+        hidden = _newcomers(len(users), np.intersect1d(rows[tested], rows[trained]), cold, simulation)
         kept = _training_part(whole, trained & ~validated & ~hidden[rows])
         return cls(kept, *_with_negatives(whole, validated, tested, simulation), seed, "ratings that were given apart")
 
-    def __repr__(self) -> str:
-        """Show sizes only: what was rated is private."""
+    def __repr__(self) -> str:  # sizes only: what was rated is private
         evaluated = f"{len(self.test.starts)} users evaluated, {int(self.cold.sum())} of them cold"
         return f"Split({len(self.train)} ratings to train on, {evaluated})"
 
     def _repr_html_(self) -> str:
-        """Show a notebook sizes only: what was rated is private."""
         from pricdr.pages import summary_html
 
         facts = {"ratings to train on": f"{len(self.train):,}", "items": f"{len(self.train.items):,}"}
@@ -204,7 +201,7 @@ def split(
         ratings: The target's ratings, or a data frame of them.
         threshold: Count only what is rated at least this.
         cold: Hide the whole history of this share of the evaluated users: they are what a newcomer looks like.
-        seed: Another seed, another split.
+        seed: Of everything that chance decides.
         test_items: How many items of each user to test by.
         ratio: Test by this share of each user's ratings instead, rounded: at least one, and all but two at most.
         times: When each pair was rated: each user's latest ones are tested by and the one before them is validated by,
@@ -246,7 +243,7 @@ def hold_out(
     require_seed(seed=seed)
     require_count(test_items=test_items)
     require_share(cold=cold)
-    counts = row_counts(ratings.matrix)
+    counts, simulation = row_counts(ratings.matrix), Simulation(seed)
     fewest, wanted = test_items + _FEWEST - 1, np.asarray(test_items)
     if ratio is not None:
         require_probability(ratio=ratio)
@@ -254,15 +251,13 @@ def hold_out(
             raise ParameterError("test_items and ratio exclude each other: both say how much is held out")
         wanted = np.clip(np.floor(ratio * counts + 0.5).astype(np.int64), 1, counts - _FEWEST + 1)
     tests = np.where(counts >= fewest, wanted, 0)
-    evaluated = np.flatnonzero(tests)
-    if not len(evaluated):
+    if not tests.any():
         raise InputError(f"no user has {fewest} ratings or more: nothing can be held out")
-    simulation = Simulation(seed)
     if times is None:
         to_test, to_validate = _at_random(ratings.matrix, tests, simulation)
     else:
         to_test, to_validate = _latest(ratings.matrix, tests, np.asarray(times, dtype=np.float64), simulation)
-    hidden = _newcomers(len(ratings.users), evaluated, cold, simulation)
+    hidden = _newcomers(len(counts), np.flatnonzero(tests), cold, simulation)
     keep = ~(np.repeat(hidden, counts) | to_test | to_validate)
     held_out = _with_negatives(ratings, to_validate, to_test, simulation)
     protocol = described(test_items, ratio, by_time=times is not None)
@@ -277,12 +272,11 @@ def set_aside(
     Returns the ratings without them, and them. With ``cold``, that fraction of the users ``among`` (of all without it)
     loses the rest of its history too.
     """
-    counts = row_counts(ratings.matrix)
+    require_seed(seed=seed)
+    counts, simulation = row_counts(ratings.matrix), Simulation(seed)
     chosen = np.flatnonzero(counts > 1)
     if not len(chosen):
         raise InputError("no user has two ratings or more: nothing can be set aside")
-    require_seed(seed=seed)
-    simulation = Simulation(seed)
     out = _one_of_each(ratings, np.ones(len(ratings), dtype=bool), simulation)
     candidates = chosen if among is None else chosen[among[chosen]]
     hidden = _newcomers(len(ratings.users), candidates, cold, simulation)
@@ -308,9 +302,8 @@ def _training_part(ratings: Ratings, keep: BoolArray) -> Ratings:
     One rating more can deal the held-out items of others anew. So a release of the training part, a guide say, keeps
     its promise for that part as it was split, and its certificate says so.
     """
-    rule = "the training part of a split"
-    before = ratings.filtered_by
-    return ratings.only(keep).disclosing(rule if before is None else f"{before}, {rule}")
+    rules = (ratings.filtered_by, "the training part of a split")
+    return ratings.only(keep).disclosing(", ".join(filter(None, rules)))
 
 
 def _with_negatives(
@@ -322,31 +315,26 @@ def _with_negatives(
     validation items of a user share one.
     """
     rows, items = entry_rows(ratings.matrix), ratings.matrix.indices.astype(np.int64)
-    users = np.unique(rows[to_validate | to_test])
+    users, n_items = np.unique(rows[to_validate | to_test]), len(ratings.items)
     drawn = _unrated(ratings, users, 2 * NEGATIVES, simulation)
-    to_validation, to_first_test = drawn[:, :NEGATIVES], drawn[:, NEGATIVES:]
-    tested = np.searchsorted(users, rows[to_test])
-    negatives = to_first_test[tested]
-    further = np.flatnonzero(np.diff(tested, prepend=-1) == 0)
-    if len(further):
-        n_items = len(ratings.items)
+    to_validation, tested = drawn[:, :NEGATIVES], np.searchsorted(users, rows[to_test])
+    negatives = drawn[tested, NEGATIVES:]
+    if len(further := np.flatnonzero(np.diff(tested, prepend=-1) == 0)):
         taken = np.union1d(pair_codes(ratings), (users[:, None] * n_items + to_validation).ravel())
         generator = simulation.generator("further negatives")
         negatives[further] = draw_negatives(taken, n_items, users[tested[further]], NEGATIVES, generator)
-    validated = np.searchsorted(users, rows[to_validate])
-    validation = HeldOut(rows[to_validate], items[to_validate], to_validation[validated])
+    of_validation = to_validation[np.searchsorted(users, rows[to_validate])]
+    validation = HeldOut(rows[to_validate], items[to_validate], of_validation)
     return validation, HeldOut(rows[to_test], items[to_test], negatives)
 
 
 def _unrated(ratings: Ratings, users: IntArray, count: int, simulation: Simulation) -> IntArray:
     """Draw items that each of these users did not rate; refuse ratings that leave somebody too few."""
-    most = int(row_counts(ratings.matrix)[users].max())
-    if len(ratings.items) - most < count:
-        raise InputError(
-            f"{len(ratings.items):,} items are too few: a user who rated {most:,} of them leaves fewer than "
-            f"{count} to be ranked among"
-        )
-    return draw_negatives(pair_codes(ratings), len(ratings.items), users, count, simulation.generator("negatives"))
+    most, n_items = int(row_counts(ratings.matrix)[users].max()), len(ratings.items)
+    if n_items - most < count:
+        left = f"a user who rated {most:,} of them leaves fewer than {count} to be ranked among"
+        raise InputError(f"{n_items:,} items are too few: {left}")
+    return draw_negatives(pair_codes(ratings), n_items, users, count, simulation.generator("negatives"))
 
 
 def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:
@@ -452,36 +440,20 @@ def draw_negatives(codes: IntArray, n_items: int, users: IntArray, count: int, r
         drawn[again] = rng.integers(0, n_items, int(again.sum()))
 
 
-def _united(
-    train: RatingsLike, test: RatingsLike, validation: RatingsLike | None
-) -> tuple[Ratings, tuple[BoolArray, BoolArray, BoolArray]]:
-    """Return all ratings as one, and masks over them: trained on, tested by, validated by, and nothing twice."""
-    given = [Ratings.of(part).positives() for part in (train, test, validation) if part is not None]
-    users = tuple(sorted({user for part in given for user in part.rated().users}))
-    items = tuple(sorted({item for part in given for item in part.rated().items}))
-    codes = [pair_codes(part.select(users, items)) for part in given]
-    whole = np.unique(np.concatenate(codes))
-    trained, tested, *rest = (np.isin(whole, part) for part in codes)
-    validated = rest[0] if rest else np.zeros(len(whole), dtype=bool)
-    rows, columns = np.divmod(whole, max(len(items), 1))
-    filtered_by = next((part.filtered_by for part in given if part.filtered_by is not None), None)
-    ratings = Ratings.from_codes(
-        rows, columns, np.ones(len(whole)), users, items, filtered_by=filtered_by, has_values=False
-    )
-    return ratings, (trained, tested & ~trained, validated & ~trained & ~tested)
-
-
 def save_split(split: Split, folder: Path) -> None:
     """Write ``split`` into an existing folder."""
-    train = split.train
+    train, parts = split.train, (split.validation, split.test)
+
+    def pairs(users: IntArray, items: IntArray) -> Columns:
+        return {"user": texts(train.users, users), "item": texts(train.items, items)}
+
     write_ratings(folder / "train.parquet", train)
-    parts = (split.validation, split.test)
     for name, part in zip(_PARTS, parts, strict=True):
-        write_table(folder / f"{name}.parquet", _pairs(train, part.users, part.items))
+        write_table(folder / f"{name}.parquet", pairs(part.users, part.items))
     owners = np.concatenate([np.repeat(part.users, part.negatives.shape[1]) for part in parts])
     drawn = np.concatenate([part.negatives.ravel() for part in parts])
     of_part = texts(_PARTS, np.repeat([0, 1], [part.negatives.size for part in parts]))
-    write_table(folder / "negatives.parquet", {**_pairs(train, owners, drawn), "for": of_part})
+    write_table(folder / "negatives.parquet", {**pairs(owners, drawn), "for": of_part})
     strata = {name: int(keep.sum()) for name, keep in split.strata().items() if name != "all"}
     about = {
         "schema_version": 1,
@@ -572,7 +544,3 @@ def _from_file(path: Path, users: IntArray, items: IntArray, negatives: IntArray
         return HeldOut(users, items, negatives)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _pairs(ratings: Ratings, users: IntArray, items: IntArray) -> Columns:
-    return {"user": texts(ratings.users, users), "item": texts(ratings.items, items)}

@@ -8,17 +8,14 @@ match. Synthetic all the same: what helps here shows what is possible, never how
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from pricdr.arrays import IntArray
+from pricdr.arrays import Float64Array, IntArray
 from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError, require_count, require_positive
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 _ROUNDS = 40
 """Most times a pair that was drawn already is drawn again."""
@@ -84,8 +81,7 @@ and activity have long tails, some draws ignore taste, and each domain has taste
 def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> DomainPair:
     """Draw two domains; the same configuration and seed give the same pair.
 
-    Ratings are whole numbers from 1 to 5. Every user has at least one in each domain; an unpopular item may
-    have none. Time and memory grow with the number of ratings.
+    Ratings are whole numbers from 1 to 5. Every user has at least one in each domain; an unpopular item may have none.
 
     >>> small = SyntheticConfig(users=50, source_items=100, target_items=60)
     >>> pair = synthetic_pair(small)
@@ -97,18 +93,15 @@ def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> D
     tastes_rng, source_rng, target_rng, *own_rngs = np.random.default_rng(seed).spawn(5)
     prior = np.full(config.tastes, 1 / config.focus)
     shared = tastes_rng.dirichlet(prior, size=config.users)
-    users = _names("u", config.users, 7)
-    domains = (
-        ("s", config.source_items, config.source_ratings_per_user, source_rng),
-        ("t", config.target_items, config.target_ratings_per_user, target_rng),
-    )
-    drawn = []
-    for (letter, n_items, mean, rng), own_rng in zip(domains, own_rngs, strict=True):
-        tastes = shared
+    users, drawn = _names("u", config.users, 7), []
+    for letter, n_items, mean, rng, own_rng in (
+        ("s", config.source_items, config.source_ratings_per_user, source_rng, own_rngs[0]),
+        ("t", config.target_items, config.target_ratings_per_user, target_rng, own_rngs[1]),
+    ):
+        tastes, main_taste = shared, np.arange(n_items) % config.tastes
         if config.own_taste:
             own = own_rng.dirichlet(prior, size=config.users)
             tastes = (1 - config.own_taste) * shared + config.own_taste * own
-        main_taste = np.arange(n_items) % config.tastes
         # A random order, so that an id says nothing about popularity.
         choose = _chooser(config, tastes, main_taste, rng.permutation(n_items), rng)
         activity = _activity(config, mean, n_items // 2, rng)
@@ -122,16 +115,17 @@ def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> D
 
 
 def _chooser(
-    config: SyntheticConfig, tastes: Floats, main_taste: IntArray, by_popularity: IntArray, rng: np.random.Generator
+    config: SyntheticConfig, tastes: Float64Array, main_taste: IntArray, order: IntArray, rng: np.random.Generator
 ) -> Callable[[IntArray], IntArray]:
-    """Return what draws an item for each user: a taste from the user's mix, then one from the taste's popularity.
+    """Return what draws an item for each user: a taste from the user's mix, then an item of it by popularity.
 
+    Items come in ``order``, the most popular first.
     Both draws invert a cumulative table. The tables of all users (and of all tastes) stand one after the other, the
     k-th shifted by k, so that one search over the whole serves every draw.
     """
     taste_table = (_cumulative(tastes) + np.arange(len(tastes))[:, None]).ravel()
-    # Items by taste, the most popular of each first.
-    items = by_popularity[np.argsort(main_taste[by_popularity], kind="stable")]
+    # Items by taste, in each by popularity.
+    items = order[np.argsort(main_taste[order], kind="stable")]
     sizes = np.bincount(main_taste, minlength=config.tastes)
     weights = [np.arange(1, size + 1) ** -config.popularity_exponent for size in sizes]
     item_table = np.concatenate([_cumulative(weight[None])[0] + taste for taste, weight in enumerate(weights)])
@@ -146,13 +140,13 @@ def _chooser(
     return choose
 
 
-def _cumulative(weights: Floats) -> Floats:
+def _cumulative(weights: Float64Array) -> Float64Array:
     """Return the cumulative shares of every row; the last is exactly 1."""
     sums = np.cumsum(weights, axis=1)
     return np.asarray(sums / sums[:, -1:], dtype=np.float64)
 
 
-def _search(table: Floats, at: Floats) -> IntArray:
+def _search(table: Float64Array, at: Float64Array) -> IntArray:
     return np.minimum(np.searchsorted(table, at, side="right"), len(table) - 1)
 
 
@@ -160,8 +154,7 @@ def _activity(config: SyntheticConfig, mean: float, most: int, rng: np.random.Ge
     """Draw how many ratings every user gives, with the requested mean."""
     shape = np.exp(config.activity_spread * rng.standard_normal(config.users))
     scale = mean / float(shape.mean())
-    for _ in range(20):
-        # Rounding and both limits move the mean: correct for what they did.
+    for _ in range(20):  # rounding and both limits move the mean: correct for what they did
         counts = np.clip(np.rint(scale * shape), 1, most).astype(np.int64)
         scale *= mean / float(counts.mean())
     return counts
@@ -174,9 +167,9 @@ def _distinct_pairs(choose: Callable[[IntArray], IntArray], activity: IntArray, 
     """
     pairs, missing = np.zeros(0, dtype=np.int64), activity
     for _ in range(_ROUNDS):
-        users = np.repeat(np.arange(len(activity)), missing)
-        if len(users) == 0:
+        if not missing.any():
             break
+        users = np.repeat(np.arange(len(activity)), missing)
         pairs = np.union1d(pairs, users * n_items + choose(users))
         missing = activity - np.bincount(pairs // n_items, minlength=len(activity))
     return pairs

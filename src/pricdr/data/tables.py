@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
@@ -61,48 +61,37 @@ def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] |
 
 def write_table(
     path: Path,
-    columns: Columns,
+    given: Columns | Sequence[Path],
     *,
     select: str = "*",
     metadata: Mapping[str, str] | None = None,
     mode: int = 0o644,
+    folder: Path | None = None,
 ) -> int:
-    """Write a table to a new file, CSV if its name ends in .csv and else Parquet; return its number of rows.
+    """Write columns, or all rows of Parquet files, to a new file, and return the number of rows.
 
-    The same table gives the same bytes, whatever the memory and the number of cores. ``select`` is SQL for what becomes
-    of the columns.
+    It is CSV if its name ends in .csv and else Parquet; the same table gives the same bytes, whatever the memory and
+    the number of cores. ``select`` is SQL for what becomes of the columns. Until it is complete, it is kept in a
+    private ``folder`` (by default in one of its own).
     """
-    with Workspace.opened(Path(gettempdir())) as workspace:
-        return _copy(path, workspace, f"SELECT {select} FROM given", columns, metadata=metadata, mode=mode)
-
-
-def merge_tables(path: Path, parts: Sequence[Path], folder: Path, *, mode: int = 0o644) -> int:
-    """Write the rows of Parquet files, one after the other, to a new file; until then a private ``folder`` holds it."""
-    return _copy(path, Workspace(folder), f"SELECT * FROM {_parquet(parts)}", parts=parts, mode=mode)
-
-
-def _copy(
-    path: Path,
-    workspace: Workspace,
-    query: str,
-    given: Columns | None = None,
-    *,
-    parts: Sequence[Path] = (),
-    metadata: Mapping[str, str] | None = None,
-    mode: int,
-) -> int:
-    """Write what a query selects to the workspace, and from there to a new file."""
     import duckdb
 
-    written = workspace.folder / "written"
+    rows, files = ("given", []) if isinstance(given, Mapping) else (_parquet(given), given)
     pairs = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in (metadata or {}).items())
     form = "FORMAT csv, HEADER" if path.suffix == ".csv" else "FORMAT parquet, COMPRESSION zstd"
     options = form + (f", KV_METADATA {{{pairs}}}" if pairs else "")
-    with new_file(path, mode=mode) as file, connected(workspace, parts, memory_limit()) as connection:
+    opened = Workspace.opened(Path(gettempdir())) if folder is None else nullcontext(Workspace(folder))
+    with (
+        opened as workspace,
+        new_file(path, mode=mode) as file,
+        connected(workspace, files, memory_limit()) as connection,
+    ):
+        written = workspace.folder / "written"
         try:
-            if given is not None:
+            if isinstance(given, Mapping):
                 connection.register("given", dict(given))
-            done = connection.execute(f"COPY ({query}) TO {literal(str(written))} ({options})").fetchone()
+            copy = f"COPY (SELECT {select} FROM {rows}) TO {literal(str(written))} ({options})"
+            done = connection.execute(copy).fetchone()
         except (duckdb.Error, MemoryError) as error:  # its own messages quote rows
             faults = [os.strerror(code) for code in _DISK_FAULTS if os.strerror(code) in str(error)]
             reason = next(iter(faults), f"{type(error).__name__} in {workspace.folder}")

@@ -14,7 +14,7 @@ import numpy as np
 
 import pricdr
 from pricdr.data.reading.read import has_utf8_name
-from pricdr.data.tables import merge_tables, require_whole, write_table
+from pricdr.data.tables import require_whole, write_table
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError, PriCDRError
 from pricdr.files import PRIVATE, require_absent
 from pricdr.memory import require_memory
@@ -64,7 +64,7 @@ def _write_parts(path: Path, recommender: Recommender, parts: list[slice], progr
         for name, part in zip(names, parts, strict=True):
             if not name.is_file():
                 write_table(name, recommender.columns(part, progress), mode=PRIVATE)
-        rows = merge_tables(path, names, folder, mode=PRIVATE)
+        rows = write_table(path, names, folder=folder, mode=PRIVATE)
         shutil.rmtree(folder, ignore_errors=True)
     return rows
 

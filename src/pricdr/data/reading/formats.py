@@ -37,13 +37,12 @@ MAX_BAD_ROWS: Final = 0.01
 PartitionValues: TypeAlias = Mapping[str, str | None]
 _MAX_DELIMITER_LENGTH: Final = 8
 _IDS: Final = ("user", "item")
-_NO_ID: Final = " (1.0 is neither: cast it)"
 _FOLDER: Final = "FOLDER"
 """The type of a column that a partition folder names: text, which may be a number."""
-INTEGERS: Final = (
-    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
-    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
-)
+_SIGNED: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+INTEGERS: Final = (*_SIGNED, *(f"U{kind}" for kind in _SIGNED))
+_CAST: Final = {**dict.fromkeys(("FLOAT", "DOUBLE"), " (1.0 is neither: cast it)"), "BLOB": " (cast it to text)"}
+"""What to do about types that are no ids."""
 
 
 def literal(text: str) -> str:
@@ -95,9 +94,9 @@ class Dialect:
 
     def split(self, line: str) -> list[str] | str:
         """Return the fields of a line, or what is wrong with its quotes."""
-        if not self._quotes or '"' not in line:
+        mark, field = self._patterns
+        if not field or '"' not in line:
             return line.split(self.separator)
-        mark, field = re.escape(self.separator), self._field
         if re.fullmatch(f"{field}(?:{mark}{field})*", line):
             found = re.findall(f"{mark}({field})", self.separator + line)
             return [text[1:-1].replace('""', '"') if text.startswith('"') else text for text in found]
@@ -107,9 +106,9 @@ class Dialect:
 
     def sql(self) -> str:
         """Return an SQL expression for the fields of ``line``, a list; NULL where its quotes are not valid."""
-        separator, mark, field = literal(self.separator), re.escape(self.separator), self._field
+        separator, (mark, field) = literal(self.separator), self._patterns
         split = f"string_split(line, {separator})"
-        if not self._quotes:
+        if not field:
             return split
         simple = f'(?:"[^"{mark}]*"|[^"{mark}]*)'
         unquoted = """CASE WHEN starts_with(f, '"') THEN replace(f[2:-2], '""', '"') ELSE f END"""
@@ -123,15 +122,13 @@ class Dialect:
         )
 
     @property
-    def _quotes(self) -> bool:
-        """Whether quotes mean anything: not where several characters separate fields."""
-        return self.quoting and len(self.separator) == 1
+    def _patterns(self) -> tuple[str, str]:
+        """The patterns of the separator, and of a field: in quotes, which are doubled inside, or not.
 
-    @property
-    def _field(self) -> str:
-        """The pattern of a field: in quotes, which are doubled inside, or without a quote at its beginning."""
-        mark = re.escape(self.separator)
-        return f'(?:"(?:[^"]|"")*"|(?:[^"{mark}][^{mark}]*)?)'
+        That of a field is empty where quotes mean nothing, as with several characters that separate fields.
+        """
+        mark, quotes = re.escape(self.separator), self.quoting and len(self.separator) == 1
+        return mark, f'(?:"(?:[^"]|"")*"|(?:[^"{mark}][^{mark}]*)?)' if quotes else ""
 
 
 CSV: Final = Dialect(",")
@@ -293,20 +290,16 @@ def values_fault(row: Mapping[str, Any], *, time_asked: bool) -> str:
     ``value`` and ``seconds``, the numbers read from them.
     """
     for role in _IDS:
-        fault = "is empty (null)" if row[role] is None else id_fault(row[role])
-        if fault is not None:
+        if fault := "is empty (null)" if row[role] is None else id_fault(row[role]):
             return f": the {role} id {fault}"
-    if "rating" in row and not _is_finite(row["value"]):
+    finite = {name: row[name] is not None and isfinite(row[name]) for name in ("value", "seconds")}
+    if "rating" in row and not finite["value"]:
         rating = row["rating"]
         return f": the rating {'is empty' if rating in (None, '') else shorten(rating) + ' is not a finite number'}"
-    if time_asked and not _is_finite(row["seconds"]):
+    if time_asked and not finite["seconds"]:
         rule = "a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z"
         return f": the time {shorten(row['time'])} is not a time ({rule})"
     return " cannot be used"
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is not None and isfinite(value)
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -535,11 +528,10 @@ def typed_source(
         is_time = text or number or kind == "DATE" or kind.startswith("TIMESTAMP")
         if role == "time" and not is_time and not options.time_asked:
             continue
-        hint = {"FLOAT": _NO_ID, "DOUBLE": _NO_ID, "BLOB": " (cast it to text)"}.get(kind, "")
         accepted, rule = {
             "rating": (number or kind == _FOLDER, "ratings must be numbers"),
             "time": (is_time, "times must be dates, numbers or text"),
-        }.get(role, (text or kind in INTEGERS, f"ids must be text or whole numbers{hint}"))
+        }.get(role, (text or kind in INTEGERS, f"ids must be text or whole numbers{_CAST.get(kind, '')}"))
         if not accepted:
             raise file_refusal(name, f"the {role} column {f'{shorten(shown)} ' if shown else ''}holds {kind}; {rule}")
         if role in _IDS or text:

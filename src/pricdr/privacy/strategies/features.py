@@ -53,9 +53,10 @@ class Features(Projection):
         """Return it with the dimension that suits ε; features that are the same for all items are refused."""
         if self.features is None:
             raise ParameterError("strategy features needs item features")
-        if not self.features.tells_apart():
+        columns = self.features.rows.shape[1]
+        if not self.features.leading(columns).any():
             raise InputError("the item features are the same for all items: they cannot tell anybody apart")
-        return self if self.dim is not None else self.with_dim(min(default_dim(guarantee), self.features.rows.shape[1]))
+        return self if self.dim is not None else self.with_dim(min(default_dim(guarantee), columns))
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return one row of norm 1 per item, zeros where nothing is known of it; nothing is drawn."""

@@ -1,7 +1,5 @@
 """Item features from files: what is read, and what is refused in one line that names the file."""
 
-import gzip
-
 import numpy as np
 import polars as pl
 import pytest
@@ -11,16 +9,6 @@ from pricdr.errors import InputError
 
 NUMBERS = "item,year,length\n007,1999,1.5\nb,2001,-2\n"
 TAGS = "item,tags\na,war|love\nb,\nc,war| love |war\n"
-
-
-def _write(folder, name, content):
-    path = folder / name
-    if isinstance(content, pl.DataFrame):
-        content.write_parquet(path)
-        return path
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -36,8 +24,8 @@ def _write(folder, name, content):
     ],
     ids=["csv", "upper case", "gz", "tsv", "crlf", "bom", "parquet"],
 )
-def test_numeric_columns(tmp_path, name, content):
-    found = read_features(_write(tmp_path, name, content))
+def test_numeric_columns(write, name, content):
+    found = read_features(write(name, content))
     assert found.items == ("007", "b")  # ids are text: leading zeros stay
     assert found.rows.tolist() == [[1999.0, 1.5], [2001.0, -2.0]]
 
@@ -49,18 +37,18 @@ def test_numeric_columns(tmp_path, name, content):
         ("items.parquet", pl.DataFrame({"item": ["a", "b", "c"], "tags": ["war|love", None, "love|war"]})),
     ],
 )
-def test_tags(tmp_path, name, content):
-    found = read_features(_write(tmp_path, name, content))
+def test_tags(write, name, content):
+    found = read_features(write(name, content))
     assert found.items == ("a", "b", "c")
     weight = 1 + np.log(3 / 2)
     np.testing.assert_allclose(found.rows, [[weight, weight], [0, 0], [weight, weight]])
 
 
-def test_whole_numbers_first_and_item_numbers_that_are_text(tmp_path):
+def test_whole_numbers_first_and_item_numbers_that_are_text(write):
     lines = [f"i{at},1\n" for at in range(500)] + ["last,0.25\n"]
-    assert read_features(_write(tmp_path, "items.csv", "item,x\n" + "".join(lines))).rows[-1, 0] == 0.25
+    assert read_features(write("items.csv", "item,x\n" + "".join(lines))).rows[-1, 0] == 0.25
     frame = pl.DataFrame({"item": [7, 8], "x": [1, 2]})
-    assert read_features(_write(tmp_path, "items.parquet", frame)).items == ("7", "8")
+    assert read_features(write("items.parquet", frame)).items == ("7", "8")
 
 
 MANY = ",".join(f"f{at}" for at in range(4097))
@@ -100,11 +88,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusals_are_one_line_and_name_the_file(tmp_path, case):
+def test_refusals_are_one_line_and_name_the_file(tmp_path, write, case):
     name, content, parts = REFUSED[case]
     path = tmp_path / name
     if content is not None:
-        _write(tmp_path, name, content)
+        write(name, content)
     elif name == "folder.csv":
         path.mkdir()
     elif "none" not in name:

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pricdr import Ratings, read_ratings
 from pricdr.data.reading.inputs import Query
 from pricdr.errors import InputError
+from tests.data.conftest import cells
 
 Pair = tuple[str, str]
 
@@ -205,12 +206,6 @@ def neighbours(draw: st.DrawFn, rows: Callable[[bool], st.SearchStrategy[Row]]) 
     if change == "insert" and draw(st.booleans()):
         after = [*before, *added]
     return before, after, differing + added
-
-
-def cells(ratings: Ratings) -> dict[Pair, float]:
-    stored = ratings.matrix.tocoo()
-    places = zip(*stored.coords, stored.data, strict=True)
-    return {(ratings.users[user], ratings.items[item]): float(value) for user, item, value in places}
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -12,6 +12,7 @@ from pricdr.data.pairs import DomainPair, prepare, save_pair
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, OutputError, ParameterError
+from tests.data.conftest import cells
 
 Cells = dict[tuple[str, str], float]
 
@@ -21,17 +22,13 @@ def ratings_of(cells: Cells) -> Ratings:
     return Ratings.from_triples(users, items, list(cells.values()))
 
 
-def cells_of(ratings: Ratings) -> Cells:
-    return {(user, item): value for user, item, value in ratings.to_frame().rows()}
-
-
 def random_cells(rng: np.random.Generator, users: int, items: int, n: int, prefix: str) -> Cells:
     drawn = zip(rng.integers(0, users, n), rng.integers(0, items, n), rng.integers(0, 6, n), strict=True)
     return {(f"u{u}", f"{prefix}{i}"): float(v) for u, i, v in drawn}
 
 
-def frequent(cells: Cells, part: int, least: int) -> set[str]:
-    counts = Counter(cell[part] for cell in cells)
+def frequent(ratings: Cells, part: int, least: int) -> set[str]:
+    counts = Counter(cell[part] for cell in ratings)
     return {name for name, times in counts.items() if times >= least}
 
 
@@ -74,10 +71,10 @@ def test_preparing_against_a_literal_version(seed, n, core, threshold):
             prepare(source, target, threshold=threshold, core=core)
     else:
         pair = prepare(source, target, threshold=threshold, core=core)
-        assert [cells_of(pair.source), cells_of(pair.target)] == expected
+        assert [cells(pair.source), cells(pair.target)] == expected
         assert set(pair.source.items) == {item for _, item in expected[0]}
         assert list(pair.users) == sorted(pair.users)
-    assert [cells_of(source), cells_of(target)] == both, "inputs stay as they were"
+    assert [cells(source), cells(target)] == both, "inputs stay as they were"
     assert source.filtered_by is None
 
 
@@ -86,7 +83,7 @@ def test_users_are_matched_by_id_not_by_position():
     target = source.select(users=("b", "a")).select(items=("y", "x"))
     pair = prepare(source, target, core=1)
     assert pair.users == ("a", "b")
-    assert cells_of(pair.source) == cells_of(pair.target) == {("a", "x"): 3, ("b", "y"): 4}
+    assert cells(pair.source) == cells(pair.target) == {("a", "x"): 3, ("b", "y"): 4}
 
 
 def block(value: float = 4.0, users: int = 7) -> Ratings:
@@ -133,7 +130,7 @@ def test_a_saved_pair_reads_back(tmp_path):
     save_pair(pair, tmp_path)
     source, target = read(tmp_path / "source.parquet"), read(tmp_path / "target.parquet")
     assert read_ids(tmp_path / "users.txt") == pair.users == source.ratings.users == target.ratings.users
-    assert cells_of(source.ratings) == cells_of(pair.source)
+    assert cells(source.ratings) == cells(pair.source)
     assert (source.has_values, target.has_values) == (True, False)
     assert source.ratings.filtered_by == target.ratings.filtered_by == pair.source.filtered_by
     with pytest.raises(OutputError):

@@ -13,13 +13,10 @@ from pricdr.data.ids import read_ids
 from pricdr.data.ratings import Ratings, stars_caution
 from pricdr.data.reading.read import AMAZON_2014, AMAZON_2018, Columns, read_ratings, read_ratings_file as read
 from pricdr.data.tables import write_ratings
+from tests.data.conftest import cells
 
 ROWS = [("jörg", "é1", 4.0), ("zoë", "x", 2.0), ("zoë", "é1", 1.5)]
 CELLS = {row[:2]: row[2] for row in ROWS}
-
-
-def cells(ratings: Ratings) -> dict[tuple[str, str], float]:
-    return {(user, item): value for user, item, value in ratings.to_frame().rows()}
 
 
 def text(mark: str, *header: str) -> str:

@@ -123,13 +123,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_refused(case, write, tmp_path, refused):
+def test_refused(case, write, refused):
     name, content, words, *options = CASES[case]
-    path = tmp_path / name
-    if isinstance(content, dict):
-        pl.DataFrame(content).write_parquet(path)
-    else:
-        write(name, content)
+    path = write(name, pl.DataFrame(content) if isinstance(content, dict) else content)
     message = refused(lambda: read_ids(path) if name == "users.txt" else read(path, **dict(*options)))
     assert message.startswith(f"{path}: ")
     for word in words:

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from pricdr import Ratings
 from pricdr.data.reading import read as reading_module
 from pricdr.data.reading.read import AMAZON_2014, Columns, read_ratings_file as read, sorted_pairs
+from tests.data.conftest import cells
 
 NAMES = ("user", "item", "rating", "timestamp")
 TIMES = st.sampled_from(
@@ -27,10 +28,6 @@ def text_of(rows, names=NAMES) -> bytes:
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([names, *rows])
     return text.getvalue().encode()
-
-
-def cells(ratings: Ratings) -> dict[tuple[str, str], float]:
-    return {(user, item): value for user, item, value in ratings.to_frame().rows()}
 
 
 def timed(rows) -> pd.DataFrame:

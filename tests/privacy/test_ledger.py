@@ -287,13 +287,6 @@ def test_of_eight_publishers_at_once_exactly_five_fit_a_budget_of_five(tmp_path,
     assert not [path for path in tmp_path.iterdir() if ".partial-" in path.name]
 
 
-def test_threads_of_one_process_spend_one_after_another(ledger):
-    with ThreadPoolExecutor(8) as pool:
-        done = [pool.submit(spend, ledger, 0.05) for _ in range(24)]
-        counts = sorted(len(future.result().spends) for future in done)
-    assert counts == list(range(1, 25))
-
-
 def test_a_process_forked_during_a_spend_neither_hangs_nor_holds_the_lock(ledger):
     asked, answer = os.pipe()
     with ledger._open_to_write():

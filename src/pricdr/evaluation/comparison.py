@@ -77,7 +77,7 @@ class _Compared(ABC):
     def lines(self) -> list[str]:
         """Return tables and verdicts line by line. Names are as given: whoever shows a line to people escapes them."""
 
-    @cached_property
+    @property
     def verdicts(self) -> tuple[PairedDifference, ...]:
         """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
         return tuple(one for one in self.differences if one.stratum in JUDGED)

@@ -34,7 +34,7 @@ class Epoch:
 
 @dataclass
 class _LastReport:
-    """The last report and its time: reports inside an epoch are spaced out, and repeat its note."""
+    """Reports inside an epoch are spaced out, and repeat the last note."""
 
     at: float = -math.inf
     label: str = ""

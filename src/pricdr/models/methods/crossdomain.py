@@ -171,7 +171,6 @@ class _DecodedRun(_RivalRun):
         hidden: Tensor = self.target.decoder.hidden(torch.where(self.rows_b.counts[users, None] > 0, from_b, from_a))
         return hidden
 
-    @torch.no_grad()
     def scorer(self) -> ScorePairs:
         last = self.target.decoder.last
         return lambda users, items: (self.user_vectors(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]

@@ -166,7 +166,6 @@ class SourceStage:
         both = self.target_stage.network.users(self.history_vectors + trust.warm * self._source_vectors())
         return torch.where(self.warm[:, None], both, self.source_alone(trust.cold))
 
-    @torch.no_grad()
     def score_with(self, user_vectors: Tensor) -> ScorePairs:
         """Return a function that scores items with these user vectors."""
         bias = self.target_stage.network.item_bias

@@ -263,16 +263,6 @@ def test_replace_file_puts_new_content_in_place(tmp_path):
     assert names(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("write", [write_new, replace_file])
-@pytest.mark.parametrize("umask", UMASKS)
-def test_private_files_are_never_readable_by_others(tmp_path, write, umask):
-    with _umask(umask):
-        write(tmp_path / "private", b"secret", mode=PRIVATE)
-        write(tmp_path / "public", b"open")
-    modes = _modes(tmp_path)
-    assert (modes["private"], modes["public"]) == (0o600, 0o644 & ~umask)
-
-
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("write", [write_new, replace_file])
 @pytest.mark.parametrize("step", ["fsync", "rename"])
@@ -298,8 +288,14 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("umask", UMASKS)
-def test_private_folders_are_for_their_owner_and_others_follow_the_umask(tmp_path, umask):
+def test_what_is_private_is_for_its_owner_alone_and_everything_else_follows_the_umask(tmp_path, umask):
+    target = pricdr.Ratings.from_triples(["a", "a", "b", "b"], ["x", "y", "y", "z"])
+    model = pricdr.models.Popularity().fit(target)
+    release = pricdr.publish(target, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.strategies.JLT(dim=4))
     with _umask(umask):
+        for write in (write_new, replace_file):
+            write(tmp_path / f"{write.__name__} private", b"secret", mode=PRIVATE)
+            write(tmp_path / f"{write.__name__} public", b"open")
         with new_folder(tmp_path / "private", private=True) as staging:
             assert stat.S_IMODE(staging.stat().st_mode) == 0o700
             (staging / "a").write_text("1")
@@ -308,23 +304,17 @@ def test_private_folders_are_for_their_owner_and_others_follow_the_umask(tmp_pat
         with new_folder(tmp_path / "out") as staging:
             (staging / "a").write_text("1")
             write_new(staging / "key", b"secret", mode=PRIVATE)
+        model.save(tmp_path / "model")
+        model.without_histories().save(tmp_path / "export")
+        release.save(tmp_path / "release")
+    modes = _modes(tmp_path)
+    for write in ("write_new", "replace_file"):
+        assert (modes[f"{write} private"], modes[f"{write} public"]) == (0o600, 0o644 & ~umask)
     modes = _modes(tmp_path / "private")
     assert modes.pop("deeper") & stat.S_IXUSR, "a folder can still be entered"
     assert modes == {"private": 0o700, "a": 0o600, "b": 0o600}
     assert _modes(tmp_path / "out") == {"out": 0o777 & ~umask, "a": 0o666 & ~umask, "key": 0o600}
-
-
-@pytest.mark.parametrize("umask", UMASKS)
-def test_the_files_of_a_model_folder_have_one_mode_and_those_of_a_release_follow_the_umask(tmp_path, umask):
-    target = pricdr.Ratings.from_triples(["a", "a", "b", "b"], ["x", "y", "y", "z"])
-    model = pricdr.models.Popularity().fit(target)
-    release = pricdr.publish(target, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.strategies.JLT(dim=4))
-    with _umask(umask):
-        model.save(tmp_path / "model")
-        model.without_histories().save(tmp_path / "export")
-        release.save(tmp_path / "release")
-    own, export = _modes(tmp_path / "model"), _modes(tmp_path / "export")
-    assert (own.pop("model"), set(own.values())) == (0o700, {0o600})
-    assert (export.pop("export"), set(export.values())) == (0o700, {0o600})
-    modes = _modes(tmp_path / "release")
-    assert (modes.pop("release"), set(modes.values())) == (0o777 & ~umask, {0o666 & ~umask})
+    own = {"model": (0o700, 0o600), "export": (0o700, 0o600), "release": (0o777 & ~umask, 0o666 & ~umask)}
+    for name, expected in own.items():
+        modes = _modes(tmp_path / name)
+        assert (modes.pop(name), *set(modes.values())) == expected

@@ -40,17 +40,15 @@ def files_of(folder):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--users", "users.txt"),
-        ("--threshold", 3),
         ("--values", "--rating-bound", 5, "--rating-step", 1, "--strategy", "jlt"),
         ("--users", "users.txt", *config(learn_from="all", buckets=64)),
-        ("--users", "users.txt", "--unit", "user", "--clip", 4),
     ],
     ids=lambda options: " ".join(map(str, options)),
 )
 def test_the_release_folder_is_the_same_byte_for_byte_and_the_screen_says_why_it_was_sorted(
     here, many, publish, on_disk, options
 ):
+    """``tests/golden`` has the rows of every strategy, unit and kind of value."""
     memory = publish(many, *SEEDED, *options, out="memory")
     on_disk()
     local = publish(many, *SEEDED, *options, out="local")

@@ -38,12 +38,14 @@ def fields_without_default(kind: type) -> list[str]:
 class Registry(Mapping[str, type[T]], Generic[T]):
     """Classes of one kind by name, imported when they are asked for. Our own names cannot be taken by others."""
 
-    def __init__(self, kind: str, *, group: str, own: Mapping[str, str], check: Callable[[type], None]) -> None:
+    def __init__(
+        self, kind: str, *, group: str, own: Mapping[str, str], base: str, check: Callable[[Any], None] = lambda _: None
+    ) -> None:
         """Hold our ``own``, as module:Class, and find what packages offer in a ``group`` of entry points when asked.
 
-        ``check`` refuses a class of somebody else's that is not of this ``kind``, with :class:`ParameterError`.
+        A class of somebody else's must inherit from ``base``, a module:Class; ``check`` may refuse it for more.
         """
-        self.kind, self.group, self.own, self._check = kind, group, own, check
+        self.kind, self.group, self.own, self._base, self._check = kind, group, own, base, check
         self._registered: dict[str, type[T]] = {}
         self._references: dict[str, str] = {}
         self._path: tuple[str, ...] | None = None
@@ -143,6 +145,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def _checked(self, kind: Any) -> str:  # noqa: ANN401 - a class of somebody else's
         """Return the name a class gives itself; refuse what is not of this kind, or what cannot be a name."""
+        _require_kind(kind, _imported(self._base))
         self._check(kind)
         name = getattr(kind, "name", None)
         if not isinstance(name, str) or not is_name(name):
@@ -189,7 +192,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return self._offers
 
 
-def require_kind(kind: object, base: type) -> None:
+def _require_kind(kind: object, base: type) -> None:
     """Refuse what is no class, does not inherit from ``base``, or has not implemented all of it."""
     if not isinstance(kind, type):
         raise ParameterError(f"it is no class, but {type(kind).__name__}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import ParameterError
-from pricdr.extensions import Registry, fields_without_default, require_kind
+from pricdr.extensions import Registry, fields_without_default
 
 if TYPE_CHECKING:
     from pricdr.models.base import Method
@@ -41,9 +41,6 @@ _OWN: Final[Mapping[str, str]] = {
 
 def _require_method(kind: Any) -> None:  # noqa: ANN401 - whatever a package offers
     """Refuse a class that the command line, specs and searches could not use as a method."""
-    from pricdr.models.base import Method
-
-    require_kind(kind, Method)
     if not isinstance(getattr(kind, "summary", None), str):
         raise ParameterError(f"{kind.__name__} needs a class attribute summary: what it is, in a few words")
     if not kind.data_access():
@@ -60,7 +57,9 @@ def _require_method(kind: Any) -> None:  # noqa: ANN401 - whatever a package off
             raise ParameterError(f"{kind.__name__} needs its settings in a dataclass, and {group} is none")
 
 
-METHODS: Final["Registry[Method]"] = Registry("method", group="pricdr.methods", own=_OWN, check=_require_method)
+METHODS: Final["Registry[Method]"] = Registry(
+    "method", group="pricdr.methods", own=_OWN, base="pricdr.models.base:Method", check=_require_method
+)
 """Our methods, and those that installed packages offer (entry points in the group ``pricdr.methods``)."""
 
 FAST: Final[Settings] = {"epochs": 60, "patience": 5, "patience_steps": 40}

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pricdr.errors import ParameterError
-from pricdr.extensions import Registry, fields_without_default, require_kind
+from pricdr.extensions import Registry, fields_without_default
 
 if TYPE_CHECKING:
     from pricdr.privacy.strategies.base import Strategy
@@ -22,14 +22,8 @@ _OWN: Final[Mapping[str, str]] = {
 """Where each of our strategies is defined, as module:class. A strategy is added by one line here."""
 
 
-def _require_strategy(kind: type) -> None:
-    from pricdr.privacy.strategies.base import Strategy
-
-    require_kind(kind, Strategy)
-
-
 BY_NAME: Final["Registry[Strategy]"] = Registry(
-    "strategy", group="pricdr.strategies", own=_OWN, check=_require_strategy
+    "strategy", group="pricdr.strategies", own=_OWN, base="pricdr.privacy.strategies.base:Strategy"
 )
 """Every strategy, under the name certificates and the command line use: ours, and those that installed packages offer
 (entry points in the group ``pricdr.strategies``)."""

@@ -45,10 +45,10 @@ def test_the_stated_distance_covers_tail_and_rounding():
 
 
 def test_the_alias_table_represents_the_probabilities_exactly():
-    table = alias_table()
+    thresholds, _, aliases = alias_table()
     depth = 1 << (PROBABILITY_BITS - 16)
     mass: dict[int, int] = {}
-    for column, (threshold, alias) in enumerate(zip(table.thresholds, table.alias.tolist(), strict=True)):
+    for column, (threshold, alias) in enumerate(zip(thresholds, aliases.tolist(), strict=True)):
         assert 0 <= threshold <= depth
         mass[column - 2**15] = mass.get(column - 2**15, 0) + threshold
         mass[alias] = mass.get(alias, 0) + depth - threshold
@@ -73,14 +73,14 @@ TIE_BYTES = 92
 @pytest.mark.parametrize("by", [-1, 0, 1], ids=["above or below", "all ties", "below or above"])
 def test_where_every_draw_is_a_tie_all_768_bits_decide(by):
     """A uniform fraction of 752 bits against the column's threshold, from nothing but the bits of the two streams."""
-    table, rng = alias_table(), np.random.default_rng(0)
-    assert max(table.thresholds) == 1 << 752
+    (thresholds, leading, aliases), rng = alias_table(), np.random.default_rng(0)
+    assert max(thresholds) == 1 << 752
     columns = rng.integers(24_000, 41_000, DRAWS, dtype=np.uint16)  # about the centre, where thresholds are long
-    fractions = table.leading[columns] + np.int16(by).view(np.uint16)
+    fractions = leading[columns] + np.int16(by).view(np.uint16)
     draws = np.concatenate([columns, fractions]).view(np.uint8)
     ties = rng.integers(0, 256, DRAWS * TIE_BYTES, dtype=np.uint8)
     for at in range(0, DRAWS, 5):  # the last bit of a threshold, and a bit beside it
-        exact = (table.thresholds[columns[at]] & ((1 << 736) - 1)) - at % 3 + 1
+        exact = (thresholds[columns[at]] & ((1 << 736) - 1)) - at % 3 + 1
         ties[at * TIE_BYTES : (at + 1) * TIE_BYTES] = np.frombuffer(max(0, exact).to_bytes(93, "big")[1:], np.uint8)
     chosen = Chosen(
         {"n draws": lambda at, count: draws[at : at + count], "n ties": lambda at, count: ties[at : at + count]}
@@ -91,7 +91,7 @@ def test_where_every_draw_is_a_tie_all_768_bits_decide(by):
     for at, (column, fraction) in enumerate(zip(columns.tolist(), fractions.tolist(), strict=True)):
         rest = int.from_bytes(ties[at * TIE_BYTES : (at + 1) * TIE_BYTES].tobytes(), "big")
         own = fraction << 736 | rest
-        expected.append(column - (1 << 15) if own < table.thresholds[column] else int(table.alias[column]))
+        expected.append(column - (1 << 15) if own < thresholds[column] else int(aliases[column]))
     assert found.tolist() == expected
     assert by or 0.1 < (found == columns.astype(int) - (1 << 15)).mean() < 0.9  # both outcomes were put to the test
 

@@ -463,21 +463,18 @@ class Ledger:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     if not _still_current(descriptor, self.path):
                         continue  # another publisher replaced the file while this one waited
-                yield descriptor, self._content(descriptor)
+                try:
+                    content = read_all(descriptor, _LARGEST + 1)
+                except OSError as error:
+                    raise InputError(f"cannot read ledger {self.path}: {error.strerror}") from error
+                if len(content) > _LARGEST:
+                    raise InputError(f"{self.path} has more than {_LARGEST:,} bytes, the most that is read")
+                yield descriptor, content
                 return
             finally:
                 if lock:  # said, not left to closing: a process forked meanwhile has the descriptor too
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
-
-    def _content(self, descriptor: int) -> bytes:
-        try:
-            content = read_all(descriptor, _LARGEST + 1)
-        except OSError as error:
-            raise InputError(f"cannot read ledger {self.path}: {error.strerror}") from error
-        if len(content) > _LARGEST:
-            raise InputError(f"{self.path} has more than {_LARGEST:,} bytes, the most that is read")
-        return content
 
 
 def _still_current(descriptor: int, path: Path) -> bool:

@@ -54,20 +54,13 @@ def probabilities() -> tuple[int, ...]:
     return tuple(exact)
 
 
-@dataclass(frozen=True)
-class AliasTable:
-    """Column c means the value c − 2^15 below its threshold and ``alias[c]`` from there on (Walker's method)."""
-
-    thresholds: tuple[int, ...]
-    """Out of 2^752 each; a full column is its own alias."""
-    leading: npt.NDArray[np.uint16]
-    """The first 16 bits of each threshold."""
-    alias: Int16Array
-
-
 @cache
-def alias_table() -> AliasTable:
-    """Return the table of :func:`probabilities`, built in whole numbers: it represents them exactly."""
+def alias_table() -> tuple[tuple[int, ...], npt.NDArray[np.uint16], Int16Array]:
+    """Return the table of :func:`probabilities`, built in whole numbers: it represents them exactly.
+
+    Column c means the value c − 2^15 below its threshold and its alias from there on (Walker's method). A threshold is
+    out of 2^752; a full column is its own alias. Returns thresholds, the first 16 bits of each, and aliases.
+    """
     full = 1 << _DEPTH
     mass = [0] * _COLUMNS
     for value, probability in enumerate(probabilities()):
@@ -84,11 +77,8 @@ def alias_table() -> AliasTable:
             if mass[donor] < full:
                 poor.append(donor)
     leading = [min(threshold >> _REST, 0xFFFF) for threshold in mass]
-    return AliasTable(
-        thresholds=tuple(mass),
-        leading=np.array(leading, dtype=np.uint16),
-        alias=(np.array(alias, dtype=np.int32) - _CENTRE).astype(np.int16),
-    )
+    values = (np.array(alias, dtype=np.int32) - _CENTRE).astype(np.int16)
+    return tuple(mass), np.array(leading, dtype=np.uint16), values
 
 
 class DiscreteGaussian:
@@ -154,17 +144,17 @@ class _TableDraws:
         return values.reshape(-1)[start - first * _GROUP :][:count]
 
     def _draw_group(self, group: int, out: Int16Array) -> None:
-        table = self._table
+        thresholds, leading_bits, alias = self._table
         start = group * _GROUP
         words = self._draws.read(start * _DRAW_BYTES, _GROUP * _DRAW_BYTES).view(np.uint16)
         column, fraction = words[:_GROUP], words[_GROUP:]
-        leading = table.leading.take(column)
+        leading = leading_bits.take(column)
         own = (column - np.uint16(_CENTRE)).view(np.int16)
-        np.copyto(out, table.alias.take(column))
+        np.copyto(out, alias.take(column))
         np.copyto(out, own, where=fraction < leading)
         # One draw in 65,536 needs its other 736 bits. How many do depends on the random bits alone, not on ratings.
         for tie in np.flatnonzero(fraction == leading):
-            threshold = table.thresholds[column[tie]] & ((1 << _REST) - 1)
+            threshold = thresholds[column[tie]] & ((1 << _REST) - 1)
             rest = self._ties.read((start + int(tie)) * _REST // 8, _REST // 8)
             if int.from_bytes(rest.tobytes(), "big") < threshold:
                 out[tie] = own[tie]

@@ -9,7 +9,6 @@ proof is in ``docs/mathematics.md``, section 8. Q and the directions are secrets
 than was paid for.
 """
 
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -63,12 +62,23 @@ def directions(
     if not prior >= 0:  # the theorem needs it, whoever calls
         raise ParameterError(f"the prior under the root must be zero or more, got {prior!r}")
     matrix, width = as_matrix(matrix), guide.shape[1]
+    by_item = not isinstance(matrix, Transposed)
+
+    def sums_and_squares(block: CSR, start: int) -> Whole:
+        # Squares are in two columns, upper · 2^31 + lower: those of finely divided ratings need up to 62 bits each, and
+        # whole numbers hold sums of either part, not of both. Added up as doubles they would depend on the order.
+        squares = block.data.astype(np.int64) ** 2
+        parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
+        weights = (block, *(with_values(block, part) for part in parts))
+        weighted, *upper_lower = (one.T if by_item else one for one in weights)
+        rows = guide[start : start + block.shape[0]] if by_item else guide
+        return np.column_stack([exact_product(weighted, rows), *map(exact_row_sums, upper_lower)])
+
     if isinstance(matrix, Transposed):  # a vector per user, who is in one block
         sums = np.empty((matrix.shape[1], width + 2), dtype=np.int64)
-        work = partial(sums_and_squares, guide, False)
-        matrix.of.rows(work, sums, block_rows=max(1, CELLS_PER_BLOCK // width))
+        matrix.of.rows(sums_and_squares, sums, block_rows=max(1, CELLS_PER_BLOCK // width))
     else:
-        sums = matrix.total(partial(sums_and_squares, guide, True))
+        sums = matrix.total(sums_and_squares)
     secrets.keep(sums)
     squares = secrets.keep(sums[:, width] * 2.0**_SPLIT_BITS + sums[:, width + 1])
     vectors = secrets.keep(sums[:, :width] * (value / GUIDE_STEPS))
@@ -76,21 +86,6 @@ def directions(
     # An item that nobody rated has 0 under the root, where there is no prior: its vector stays 0.
     np.divide(vectors, np.sqrt(np.where(below > 0, below, 1.0))[:, None], out=vectors)
     return vectors
-
-
-def sums_and_squares(rows: IntegerArray, by_item: bool, block: CSR, start: int) -> Whole:
-    """Add up rows, and the squares of the ratings they are weighted with: for every item, or for every user.
-
-    ``rows`` are guide rows of users to add up for items, or rows of items to add up for users. Squares are in two
-    columns, upper · 2^31 + lower: those of finely divided ratings need up to 62 bits each, and whole numbers hold sums
-    of either part, not of both. Added up as doubles they would depend on the order.
-    """
-    squares = block.data.astype(np.int64) ** 2
-    parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
-    weights = (block, *(with_values(block, part) for part in parts))
-    matrix, *upper_lower = (one.T if by_item else one for one in weights)
-    rows = rows[start : start + block.shape[0]] if by_item else rows
-    return np.column_stack([exact_product(matrix, rows), *map(exact_row_sums, upper_lower)])
 
 
 def noisy_sums(

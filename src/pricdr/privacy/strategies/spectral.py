@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -38,14 +37,14 @@ def into_buckets(entries: Matrix, items: Ids, buckets: int, stream: Stream, *, c
     nowhere: every bucket has a row and noise.
     """
     bucket_of = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
-    return entries.converted(partial(_hashed, bucket_of, buckets, cap), buckets), bucket_of
 
+    def hashed(block: CSR) -> CSR:
+        shape = block.shape[0], buckets
+        summed = sp.csr_array((block.data, bucket_of[block.indices], block.indptr), shape=shape, copy=True)
+        summed.sum_duplicates()
+        return with_values(summed, np.minimum(summed.data, cap))
 
-def _hashed(bucket_of: IntArray, buckets: int, cap: int, block: CSR) -> CSR:
-    shape = block.shape[0], buckets
-    summed = sp.csr_array((block.data, bucket_of[block.indices], block.indptr), shape=shape, copy=True)
-    summed.sum_duplicates()
-    return with_values(summed, np.minimum(summed.data, cap))
+    return entries.converted(hashed, buckets), bucket_of
 
 
 class LearnFrom(Enum):

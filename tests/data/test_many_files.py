@@ -82,13 +82,10 @@ def test_partitions_are_columns_only_where_they_are_asked_for(folder, refused):
     ratings = read(folder / "country=[df]*", columns="user=user,item=country,time=when").ratings
     assert ratings.items == ("de", "fr")
     assert "the item id is empty" in refused(lambda: read(folder, columns="user=user,item=country"))
-    for rating, fault in (("country", "is empty"), ("when", "'2024-01-01' is not a finite number")):
-        columns = f"user=user,item=item,rating={rating}"
-        assert f"row 1: the rating {fault}" in refused(
-            lambda columns=columns, rating=rating: read(
-                folder if rating == "country" else folder / "country=de", columns=columns
-            )
-        )
+    empty = refused(lambda: read(folder, columns="user=user,item=item,rating=country"))
+    assert "row 1: the rating is empty" in empty
+    text = refused(lambda: read(folder / "country=de", columns="user=user,item=item,rating=when"))
+    assert "row 1: the rating '2024-01-01' is not a finite number" in text
 
 
 def test_a_column_that_the_file_and_its_folders_name_is_refused(tmp_path, refused):
@@ -113,20 +110,17 @@ def test_partitions_of_text_files(tmp_path, kind):
 # --- one schema ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        (lambda frame: frame.drop("rating"), "it has no column 'rating', and {first} has one"),
-        (lambda frame: frame.with_columns(note=pl.lit("")), "it has a column 'note', and {first} has none"),
-        (lambda frame: frame.cast({"rating": pl.Int64}), "column 'rating' holds BIGINT, in {first} DOUBLE"),
-    ],
-)
-def test_another_schema_names_both_files_and_the_column(tmp_path, refused, change, fault):
+def test_another_schema_names_both_files_and_the_column(tmp_path, refused):
     first, second = tmp_path / "1.parquet", tmp_path / "2.parquet"
     FRAME.write_parquet(first)
-    change(FRAME).write_parquet(second)
-    message = refused(lambda: read(tmp_path))
-    assert message.startswith(f"{second}: {fault.format(first=first)}; files that are read together need one schema")
+    for frame, fault in (
+        (FRAME.drop("rating"), f"it has no column 'rating', and {first} has one"),
+        (FRAME.with_columns(note=pl.lit("")), f"it has a column 'note', and {first} has none"),
+        (FRAME.cast({"rating": pl.Int64}), f"column 'rating' holds BIGINT, in {first} DOUBLE"),
+    ):
+        frame.write_parquet(second)
+        message = refused(lambda: read(tmp_path))
+        assert message.startswith(f"{second}: {fault}; files that are read together need one schema")
 
 
 def test_text_files_with_other_headers_and_files_of_other_kinds(tmp_path, refused):
@@ -161,25 +155,22 @@ def test_a_parquet_file_without_rows_is_skipped_and_counted(tmp_path, refused):
     assert "files without rows: 1" in read(tmp_path).summary()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "fault"),
-    [
-        ("2.csv", "", "the file is empty"),
-        ("2.csv", " \n\n", "the file is empty"),
-        ("2.csv", "user,item,rating\n", "the file has a header and no rows"),
-        ("2.jsonl", "", "the file is empty"),
-        ("2.parquet", "", "the file is empty"),
-        ("2.parquet", "PAR1 and then nothing", "cannot be read as Parquet"),
-        ("2.csv", b"user,item,rating\na,\xff,1\n", "line 2 is not text"),
-        ("README.md", "hello", "unknown kind of file"),
-    ],
+UNUSABLE = (
+    *(("csv", content, "the file is empty") for content in (b"", b" \n\n")),
+    ("csv", b"user,item,rating\n", "the file has a header and no rows"),
+    ("csv", b"user,item,rating\na,\xff,1\n", "line 2 is not text"),
+    *((kind, b"", "the file is empty") for kind in ("jsonl", "parquet")),
+    ("parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+    ("md", b"hello", "unknown kind of file"),
 )
-def test_one_file_of_many_that_cannot_be_used_is_named(tmp_path, refused, name, content, fault):
-    kind = name.partition(".")[2] if name != "README.md" else "csv"
-    WRITERS[kind](FRAME, tmp_path / f"1.{kind}")
-    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    message = refused(lambda: read(tmp_path))
-    assert message.startswith(f"{tmp_path / name}: {fault}")
+
+
+@pytest.mark.parametrize(("kind", "content", "fault"), UNUSABLE)
+def test_one_file_of_many_that_cannot_be_used_is_named(tmp_path, refused, kind, content, fault):
+    good = "csv" if kind == "md" else kind
+    WRITERS[good](FRAME, tmp_path / f"1.{good}")
+    (tmp_path / f"2.{kind}").write_bytes(content)
+    assert refused(lambda: read(tmp_path)).startswith(f"{tmp_path / f'2.{kind}'}: {fault}")
 
 
 def test_an_unreadable_folder_names_itself(tmp_path, refused, monkeypatch):

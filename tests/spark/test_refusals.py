@@ -90,16 +90,15 @@ def test_a_filter_that_files_disclose_is_disclosed(spark, tmp_path):
 
 @pytest.mark.spark
 def test_a_session_that_would_show_ratings_is_refused(spark, monkeypatch):
-    conf = spark.sparkContext.getConf()
-    others = {"spark.io.encryption.enabled": "false"}, {"spark.master": "spark://somewhere:7077"}
-    for other, says in zip(others, ("local disks unencrypted", "over the network unencrypted"), strict=True):
-        changed = spark.sparkContext.getConf()
-        for name, value in other.items():
-            changed.set(name, value)
+    honest = type(spark.sparkContext).getConf
+    for name, value, says in (
+        ("spark.io.encryption.enabled", "false", "local disks unencrypted"),
+        ("spark.master", "spark://somewhere:7077", "over the network unencrypted"),
+    ):
+        changed = honest(spark.sparkContext).set(name, value)
         monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _, changed=changed: changed)
         with pytest.raises(ParameterError, match=says), open_ratings("r", session=spark):
             pass
-        monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "pandas"])
@@ -124,13 +123,10 @@ def test_without_java_it_is_named(tmp_path, table):
     assert "EngineError: Spark could not start: Java 17 or later is needed" in done.stderr
 
 
-@pytest.mark.parametrize("text", ["spark.master", "master=local", "spark.=x", "spark.a b=c", "=x", "spark.\x1b=1"])
-def test_a_setting_that_is_none_is_refused(text):
-    with pytest.raises(ParameterError, match=r"spark-conf must read spark\.NAME=VALUE"):
-        parse_settings([text])
-
-
-def test_the_value_of_a_setting_may_be_a_password_and_is_not_shown():
+def test_a_setting_that_is_none_is_refused_and_its_value_which_may_be_a_password_not_shown():
+    for text in ("spark.master", "master=local", "spark.=x", "spark.a b=c", "=x", "spark.\x1b=1"):
+        with pytest.raises(ParameterError, match=r"spark-conf must read spark\.NAME=VALUE"):
+            parse_settings([text])
     with pytest.raises(ParameterError, match=r"got the name 'fs\.s3a\.secret\.key'") as refused:
         parse_settings(["fs.s3a.secret.key=hunter2"])
     assert "hunter2" not in str(refused.value)

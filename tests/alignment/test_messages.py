@@ -122,14 +122,11 @@ def test_no_memory_is_allocated_on_the_word_of_a_header(size, monkeypatch):
         read_message(io.BytesIO(content), "message", len(content) + 32 * (10**6 - 3))
 
 
-@pytest.mark.parametrize("content", [b"", b"user,item\n", b"PAR1", b"pricdr alignment message 2\n" + b"x" * 99])
-def test_other_files(content, tmp_path):
-    (tmp_path / "m").write_bytes(content)
-    with pytest.raises(InputError, match="m: not a pricdr align message, or one of another version"):
-        load_message(tmp_path / "m")
-
-
-def test_missing_files_and_folders(tmp_path):
+def test_other_and_missing_files_and_folders(tmp_path):
+    for content in (b"", b"user,item\n", b"PAR1", b"pricdr alignment message 2\n" + b"x" * 99):
+        (tmp_path / "m").write_bytes(content)
+        with pytest.raises(InputError, match="m: not a pricdr align message, or one of another version"):
+            load_message(tmp_path / "m")
     os.mkfifo(tmp_path / "pipe")
     writer = os.open(tmp_path / "pipe", os.O_RDWR)  # so that opening it does not wait
     paths = {"none": "no such file", ".": "this is a folder", "pipe": "pipe: this is not a regular file"}

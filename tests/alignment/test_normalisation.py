@@ -9,19 +9,16 @@ from pricdr.errors import InputError
 EXACT, EMAIL, PHONE = RULES
 
 
-@pytest.mark.parametrize(
-    ("rule", "user_id", "expected"),
-    [
+def test_rules():
+    for rule, user_id, expected in (
         (EXACT, " Ann ", " Ann "),
         (EMAIL, " Ann.B+c@Example.COM  ", "ann.b+c@example.com"),
         (EMAIL, "ÄNN@x.de", "Änn@x.de"),  # ASCII letters only: Unicode case tables differ between Python versions
         (EMAIL, "İ@x.tr", "İ@x.tr"),
         (PHONE, "+49 (30) 1234-567", "+49301234567"),
         (PHONE, "0049.30/1234567", "+49301234567"),
-    ],
-)
-def test_rules(rule, user_id, expected):
-    assert RULES[rule][1](user_id) == expected
+    ):
+        assert RULES[rule][1](user_id) == expected
 
 
 @pytest.mark.parametrize(

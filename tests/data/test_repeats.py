@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pandas as pd
 import polars as pl
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from pricdr import Ratings
@@ -86,11 +85,15 @@ def test_a_rule_that_one_row_decides_for_everybody_changes_several_entries(monke
         assert changed_cells(rows, [*rows, ("c", "x", 3, "soon")]) == changes
 
 
-@pytest.mark.parametrize("name", ["timestamp", "Time", "date", "unixReviewTime", "date_time", "created_at"])
-def test_a_time_column_is_found_by_its_name(write, name):
-    reading = read(write("r.csv", f"user,item,rating,{name}\na,x,5,1\na,x,2,3\na,x,4,2\n"))
-    assert cells(reading.ratings) == {("a", "x"): 2.0}
-    assert "2 rows repeat a (user, item) pair; the latest counts, by the time column" in reading.summary()
+def test_a_time_column_is_found_by_its_name_or_place(write):
+    for name in ("timestamp", "Time", "date", "unixReviewTime", "date_time", "created_at"):
+        reading = read(write("r.csv", f"user,item,rating,{name}\na,x,5,1\na,x,2,3\na,x,4,2\n"))
+        assert cells(reading.ratings) == {("a", "x"): 2.0}
+        assert "2 rows repeat a (user, item) pair; the latest counts, by the time column" in reading.summary()
+    rows = "A,B,5.0,1400000002\nA,B,2.0,1400000003\n"
+    for columns in (AMAZON_2014, "user=1,item=2,rating=3,time=4"):
+        assert cells(read(write("p.csv", rows), columns=columns).ratings) == {("A", "B"): 2.0}
+    assert cells(read(write("r.dat", rows.replace(",", "::"))).ratings) == {("A", "B"): 2.0}
 
 
 def test_times_that_cannot_be_read_count_as_the_earliest_unless_the_column_was_named(write, refused):
@@ -100,15 +103,6 @@ def test_times_that_cannot_be_read_count_as_the_earliest_unless_the_column_was_n
     assert "3 without a readable time count as the earliest" in reading.summary()
     columns = "user=user,item=item,rating=rating,time=date"
     assert "row 1 (line 2): the time 'soon' is not a time" in refused(lambda: read(path, columns=columns))
-
-
-@pytest.mark.parametrize(
-    ("name", "columns"), [("r.csv", AMAZON_2014), ("p.csv", "user=1,item=2,rating=3,time=4"), ("r.dat", None)]
-)
-def test_positions_presets_and_movielens_know_where_the_time_is(write, name, columns):
-    rows = "A,B,5.0,1400000002\nA,B,2.0,1400000003\n"
-    content = rows.replace(",", "::") if name == "r.dat" else rows
-    assert cells(read(write(name, content), columns=columns).ratings) == {("A", "B"): 2.0}
 
 
 def test_every_kind_of_time_in_parquet_and_json(tmp_path, write, refused):

@@ -128,13 +128,13 @@ def test_differently_named_noise_is_unrelated():
     assert abs(np.corrcoef(left, right)[0, 1]) < 0.02
 
 
-@pytest.mark.parametrize("refinement", [2, 7, 256])
-def test_refined_noise_is_r_times_one_draw_plus_another(refinement):
-    draws = DiscreteGaussian(Simulation(3), "n", refinement=refinement).draw(100, 5000)
-    coarse = DiscreteGaussian(Simulation(3), "n").draw(100, 5000)
-    fine = DiscreteGaussian(Simulation(3), "n refined").draw(100, 5000)
-    assert np.array_equal(draws, refinement * coarse + fine)
-    assert np.abs(draws).max() <= DiscreteGaussian(Simulation(3), "n", refinement=refinement).largest
+def test_refined_noise_is_r_times_one_draw_plus_another():
+    coarse, fine = (DiscreteGaussian(Simulation(3), name).draw(100, 5000) for name in ("n", "n refined"))
+    for refinement in (2, 7, 256):
+        refined = DiscreteGaussian(Simulation(3), "n", refinement=refinement)
+        draws = refined.draw(100, 5000)
+        assert np.array_equal(draws, refinement * coarse + fine)
+        assert np.abs(draws).max() <= refined.largest
     with pytest.raises(ValueError, match="refinement"):  # beyond the proof
         DiscreteGaussian(Simulation(3), "n", refinement=257)
 

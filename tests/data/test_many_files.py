@@ -248,9 +248,6 @@ def test_standard_input_is_csv_or_what_the_caller_says(refused):
         assert piped(content, lambda options=options: read_ratings("-", **options)).users == users
     for content, fault in ((b"", "the file is empty"), (parquet.getvalue(), "line 1 is not text: it is Parquet")):
         assert piped(content, lambda: refused(lambda: read("-"))).startswith(f"standard input: {fault}")
-
-
-def test_a_list_of_ids_does_not_come_from_standard_input(refused):
     assert refused(lambda: read_ids("-")).startswith("standard input: a list of ids must be a file")
 
 

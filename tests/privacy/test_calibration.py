@@ -97,15 +97,11 @@ def test_the_profile_is_smooth_where_its_two_formulas_meet():
         assert below == pytest.approx(above, rel=1e-11)
 
 
-def test_the_lattice_is_paid_for():
-    assert pytest.approx(1 + 2 / 1024**2, rel=1e-9) == LATTICE_FACTOR
-    sigma = sigma_for(4, 1e-6, sensitivity=1, dim=1)
-    assert sigma * mu_of(4, 1e-6) == pytest.approx(LATTICE_FACTOR, rel=1e-12)
-
-
 @pytest.mark.parametrize("mu", [1e-9, 1e-4, 0.01, 0.3, 0.999, 1.001, 3.0, 20.0])
-def test_the_lattice_factor_covers_the_leading_order_cost_of_discreteness(mu):
+def test_the_lattice_factor_is_paid_and_covers_the_leading_order_cost_of_discreteness(mu):
     """|δ_disc − δ_Gauss| <= μ φ(ε/μ − μ/2)/8s² to leading order; counting μ·1.0000019 adds at least that much."""
+    assert pytest.approx(1 + 2 / 1024**2, rel=1e-9) == LATTICE_FACTOR
+    assert sigma_for(4, 1e-6, sensitivity=1, dim=1) * mu_of(4, 1e-6) == pytest.approx(LATTICE_FACTOR, rel=1e-12)
     for epsilon in (0.0, mu * mu / 2, mu * mu / 2 + mu, mu * mu / 2 + 4 * mu):
         density = math.exp(-((epsilon / mu - mu / 2) ** 2) / 2) / math.sqrt(2 * math.pi)
         cost = mu * density / (8 * 1024**2)
@@ -314,20 +310,13 @@ def test_it_is_the_envelope_of_what_the_accounting_promises(mu):
         assert min(lines) == pytest.approx(exact, rel=1e-3)
 
 
-@given(st.floats(1e-9, 1e50))
-def test_the_points_of_the_curve_rise_from_corner_to_corner(mu):
-    points = TradeOff(mu, 1.0, 1e-6).curve()
-    assert points[0] == (0.0, 0.0)
-    assert points[-1] == (1.0, 1.0)
+@given(st.floats(1e-9, 1e50), st.floats(0, 1e9) | st.sampled_from([0.0, 0.5, 4.0, 800.0]))
+def test_the_points_of_the_curve_rise_from_corner_to_corner_and_the_corners_lie_on_the_bound(mu, epsilon):
+    bound = TradeOff(mu, epsilon, 1e-6)
+    points, corners = bound.curve(), bound.guarantee_corners()
+    assert (points[0], points[-1], corners[-1]) == ((0.0, 0.0), (1.0, 1.0), (1.0, 1.0))
     assert points == sorted(points)
     assert all(0 <= x <= 1 and x <= y + 1e-12 for x, y in points)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 4.0, 50.0, 800.0, 1e9])
-def test_the_corners_lie_on_the_bound(epsilon):
-    bound = TradeOff(1.0, epsilon, 1e-6)
-    corners = bound.guarantee_corners()
-    assert corners[-1] == (1.0, 1.0)
     for x, y in corners:
         assert bound.detections_by_guarantee(x) == pytest.approx(y, abs=1e-9)
 

@@ -84,12 +84,6 @@ def test_an_edited_or_damaged_line_is_named_and_never_answered_with_a_new_ledger
     assert_noticed(ledger, lines, says)
 
 
-def test_a_missing_last_line_break_does_not_spoil_the_file(ledger):
-    ledger.path.write_bytes(ledger.path.read_bytes().rstrip(b"\n"))
-    spend(ledger, 0.4)
-    assert [s.mu for s in ledger.read().spends] == [0.1, 0.2, 0.3, 0.4]
-
-
 def resealed(line, **changes):
     """A line whose own hash was computed again, as a careful forger does."""
     content = {**json.loads(line), **changes}
@@ -140,14 +134,14 @@ def test_a_ledger_forged_with_all_its_hashes_contradicts_a_release_that_exists(r
         check_ledger(ledger, folders)
 
 
-@pytest.mark.parametrize("changes", [{"nonce": ""}, {"nonce": "zz"}, {"recorded": ""}, {"recorded": "yesterday"}])
-def test_a_line_that_no_release_can_state_contradicts_the_release_that_it_records(releases, capsys, changes):
+def test_a_line_that_no_release_can_state_contradicts_the_release_that_it_records(releases, capsys):
     ledger, folders = releases
     header, line, *_ = lines_of(ledger)
-    ledger.path.write_bytes(header + resealed(line, **changes))
-    assert ledger.read(), "the chain alone accepts it"
-    assert run(["ledger", "verify", str(ledger.path), str(folders[0])]) == 1
-    assert f"error: {ledger.path} does not hold release 1 as {folders[0]} states it" in capsys.readouterr().err
+    for changes in ({"nonce": ""}, {"nonce": "zz"}, {"recorded": ""}, {"recorded": "yesterday"}):
+        ledger.path.write_bytes(header + resealed(line, **changes))
+        assert ledger.read(), "the chain alone accepts it"
+        assert run(["ledger", "verify", str(ledger.path), str(folders[0])]) == 1
+        assert f"error: {ledger.path} does not hold release 1 as {folders[0]} states it" in capsys.readouterr().err
 
 
 def test_one_line_pays_for_one_release(releases, tmp_path):
@@ -185,21 +179,17 @@ def test_a_cut_line_is_rebuilt_from_its_release_to_the_byte_and_from_no_other(re
         lost_line(publish(RATINGS, PROMISE, users=["a", "b"]).certificate)
 
 
-@pytest.mark.parametrize("last", [0.3, 1.0])
-def test_a_forfeit_charges_all_that_was_left_as_a_single_number(tmp_path, last):
-    ledger = Ledger.create(tmp_path / "x", BUDGET)
-    for mu in (0.1, last):
-        spend(ledger, mu)
+def test_a_forfeit_charges_all_that_was_left_as_a_single_number(ledger):
     cut(ledger, 20)
     balance = ledger.forfeit()
     assert balance == ledger.read()
     assert balance.epsilon == pytest.approx(8, rel=1e-8)
-    assert [(line.strategy, line.dim) for line in balance.spends] == [("jlt", 10), ("forfeit", 1)]
+    assert [(line.strategy, line.dim) for line in balance.spends] == [("jlt", 10), ("jlt", 10), ("forfeit", 1)]
     with pytest.raises(BudgetError):
         spend(ledger, 0.01)
 
 
-def test_repair_is_for_a_cut_last_line_alone(ledger):
+def test_repair_is_for_a_cut_last_line_alone_and_a_missing_line_break_needs_none(ledger):
     lost = Spend(mu=0.1, dim=1, strategy="jlt", recorded="now", number=1, hash="0" * 64)
     whole = ledger.path.read_bytes()
     lines = lines_of(ledger)
@@ -216,6 +206,9 @@ def test_repair_is_for_a_cut_last_line_alone(ledger):
             with pytest.raises(LedgerError, match=says):
                 mend()
         assert ledger.path.read_bytes() == content
+    ledger.path.write_bytes(whole.rstrip(b"\n"))
+    spend(ledger, 0.4)
+    assert [s.mu for s in ledger.read().spends] == [0.1, 0.2, 0.3, 0.4]
 
 
 # The end of a ledger: the chain alone cannot show what happened to it, and a signature can.

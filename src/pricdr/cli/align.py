@@ -21,18 +21,9 @@ if TYPE_CHECKING:
     from pricdr.alignment.protocol import Alignment, ProtocolState
 
 IdsArgument: TypeAlias = Annotated[Path, Argument(help="Your ids, one per line.")]
-NormaliseOption: TypeAlias = Annotated[
-    Literal["exact", "email", "phone"],
-    Option(help="Compare ids byte for byte, as e-mail addresses or as telephone numbers."),
-]
-PadOption: TypeAlias = Annotated[
-    int | None,
-    Option(min=1, help="Add dummies up to this number, to hide how many ids you have.  [default: no dummies]"),
-]
-MostOption: TypeAlias = Annotated[
-    int | None,
-    Option(min=1, help="Refuse a message in which the other side shows more ids than this.  [default: no limit]"),
-]
+NormaliseOption: TypeAlias = Annotated[Literal["exact", "email", "phone"], Option(help="How ids are compared.")]
+PadOption: TypeAlias = Annotated[int | None, Option(min=1, help="Hide how many ids you have: add dummies up to this.")]
+MostOption: TypeAlias = Annotated[int | None, Option(min=1, help="Refuse a message that shows more ids than this.")]
 OwnOption: TypeAlias = Annotated[Path | None, Option(help="A private CSV file to create: user, own (your spelling).")]
 ProcessesOption: TypeAlias = Annotated[int | None, Option(min=1, help="Worker processes.  [default: one per core]")]
 app = typer.Typer(
@@ -229,7 +220,6 @@ def _send(
 
 @contextmanager
 def _blinding(processes: int | None) -> "Iterator[Blinder]":
-    """Yield a blinder that shows a progress bar."""
     from pricdr.alignment.curve import Blinder
     from pricdr.parallel import cores
 
@@ -238,7 +228,6 @@ def _blinding(processes: int | None) -> "Iterator[Blinder]":
 
 
 def _say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> None:
-    """Print how many users are common, and what was revealed."""
     from pricdr.alignment.messages import record_beside
 
     record = alignment.record

@@ -22,11 +22,7 @@ def audit(
     folder: Annotated[Path | None, Argument(help="A release folder whose parameters to audit.")] = None,
     strategy: Annotated[
         str | None,
-        Option(
-            metavar="NAME",
-            autocompletion=BY_NAME.complete,
-            help="Without a folder: the strategy to audit, by a name of pricdr list.  [default: spectral]",
-        ),
+        Option(metavar="NAME", autocompletion=BY_NAME.complete, help="Without a folder: which.  [default: spectral]"),
     ] = None,
     epsilon: Annotated[float | None, Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, Option(help="Without a folder: the claim's delta.")] = None,

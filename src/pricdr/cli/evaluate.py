@@ -47,12 +47,11 @@ def evaluate(
     Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none. Where one item is held
     out per user, Recall is HR and MAP is MRR, and the tables leave them out.
 
-    With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value.
-    For warm, few and cold users a sentence then says that the release (or the model) helps, hurts, or that it cannot
-    be told.
+    With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value, and for
+    warm, few and cold users a sentence: the release (or the model) helps, hurts, or it cannot be told.
 
     One run can mislead. --repeat N trains the models anew on N other splits of the same ratings, with their settings
-    and other seeds, and gives the verdict over all N. It takes as long as N trainings of each model.
+    and other seeds, and gives the verdict over all N.
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """

@@ -73,18 +73,12 @@ def publish(
     values: Annotated[bool, Option("--values", help="Publish rating values instead of counting rows as 1.")] = False,
     rating_bound: Annotated[float | None, Option(help="values: the largest value a rating can take.")] = None,
     rating_step: Annotated[float | None, Option(help="values: ratings are multiples of this.")] = None,
-    users: Annotated[
-        Path | None,
-        Option(help="The agreed user list, one id per line; each gets a row. A record of align beside it is used."),
-    ] = None,
+    users: Annotated[Path | None, Option(help="The agreed user list, one id per line; each gets a row.")] = None,
     items: Annotated[Path | None, Option(help="The public item universe, one id per line.")] = None,
     columns: ColumnsOption = None,
     engine: Annotated[
         Literal["duckdb", "spark"],
-        Option(
-            help="Where ratings are kept meanwhile: on this machine, on disk if they are large (duckdb), or on a Spark "
-            "cluster (extra spark). The release is the same."
-        ),
+        Option(help="Keep ratings on this machine, or on a Spark cluster."),
     ] = "duckdb",
     ledger: Annotated[Path | None, Option(help="Count this release against a budget (pricdr ledger init).")] = None,
     sign: Annotated[Path | None, Option(help="Sign with this private key (pricdr keygen).")] = None,
@@ -97,7 +91,8 @@ def publish(
     """Publish ratings under differential privacy: one release folder to hand over.
 
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
-    Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
+    Nothing is filtered, and nothing read off the ratings leaves except the noisy rows. A record of align beside --users
+    is stated in the certificate. Files too large for memory are sorted on disk.
     """
     from pricdr.release.folder import CERTIFICATE
     from pricdr.signing import read_private_key
@@ -184,7 +179,7 @@ def _open(
 
         if not isinstance(given, Path) or location == "-":
             raise ParameterError("--engine spark reads Parquet or a table (table:NAME), not queries or standard input")
-        if others := [option.removeprefix("--") for option in settings.given() if option != "--columns"]:
+        if others := [name for name in settings.given() if name != "--columns"]:
             raise ParameterError(f"{others[0]} is for files, and --engine spark reads Parquet or a table")
         lists = {"users": arguments["users"], "items": _counted_items(arguments)}
         conf, columns = parse_settings(settings.spark_conf), settings.columns
@@ -198,11 +193,10 @@ def _open(
     from pricdr.engines.outofcore import read_on_disk, sort_memory
 
     workspace = lifetime.enter_context(Workspace.opened(settings.temp_dir or folder))
-    need = f"{format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory"
-    kept = f"ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at the end)"
     say(
-        f"out of core: {need}, and the limit is {format_bytes(limit)} ({VARIABLE} changes it); {kept} and sorted with "
-        f"{format_bytes(sort_memory())} of memory"
+        f"out of core: {format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory, and the "
+        f"limit is {format_bytes(limit)} ({VARIABLE} changes it); ratings are kept in {workspace.folder} (in "
+        f"plaintext, readable only by you, removed at the end) and sorted with {format_bytes(sort_memory())} of memory"
     )
     options = {"keep_values": arguments["bounds"].rating_bound is not None, **settings.arguments()}
     with progress_bar(f"reading {shown(given)}") as progress:
@@ -377,13 +371,11 @@ def _say_promise(certificate: "Certificate", *, warned: bool) -> None:
 
 
 def _say_result(release: "pricdr.Release", out: Path, *, learnt: bool) -> None:
-    """Show what was published, with all warnings."""
-    certificate = release.certificate
-    _say_promise(certificate, warned=certificate.promises)  # by the library, before the spend
-    if certificate.guide is not None and certificate.guide.missing_users:
-        say(f"the guide lacks {certificate.guide.missing_users:,} listed users: a row of zeros in it for each")
+    _say_promise(release.certificate, warned=release.certificate.promises)  # by the library, before the spend
+    if (guide := release.certificate.guide) is not None and guide.missing_users:
+        say(f"the guide lacks {guide.missing_users:,} listed users: a row of zeros in it for each")
     if learnt:
-        say(f"learnt in {len(certificate.steps)} steps, all within the promise; item directions are erased")
+        say(f"learnt in {len(release.certificate.steps)} steps, all within the promise; item directions are erased")
     say(f"published {release!r}", f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")
 
 

@@ -23,10 +23,7 @@ FILES: Final = "a file, a folder, a quoted pattern, or -"
 
 ColumnsOption: TypeAlias = Annotated[
     str | None,
-    Option(
-        help="user=NAME,item=NAME[,rating=NAME][,time=NAME], or positions where there is no header (.dat has four: "
-        "1, 2, 3, 4), or amazon-2014|amazon-2018."
-    ),
+    Option(help="user=NAME,item=NAME[,rating=NAME][,time=NAME]; positions without a header; amazon-2014|amazon-2018."),
 ]
 
 

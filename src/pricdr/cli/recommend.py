@@ -30,13 +30,11 @@ def recommend(
 
     Users the model does not know get popular items, and are counted on screen.
 
-    Users are processed in parts of about 260,000 recommendations, kept beside --out until the file is complete.
-    --resume continues a stopped run, and ends with the same bytes; it refuses if the model, the users, --seen, -k or
-    the version of the software has changed.
+    Parts of about 260,000 recommendations are kept beside --out until the file is complete. --resume continues a
+    stopped run, and ends with the same bytes; it refuses if the model, users, --seen, -k or the software has changed.
 
-    A model folder holds the ratings it was trained on. --export writes one without them, to serve recommendations
-    elsewhere; recommending from it needs --seen to leave out what users have rated. Its numbers were still learnt from
-    the ratings: an exported model is neither anonymous nor differentially private.
+    A model folder holds the ratings it was trained on. --export writes one without them: recommending from it needs
+    --seen to leave out what users have rated. It is neither anonymous nor differentially private.
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """

@@ -29,37 +29,27 @@ def reproduce(
     trials: Annotated[int | None, Option(help="--search: settings per method, defaults first.  [default: 12]")] = None,
     method: Annotated[
         list[str] | None,
-        Option(
-            metavar="NAME|module:Class",
-            help="Import a method that specs may name; with --search, a method to search, by name too, instead of all. "
-            "May be repeated.",
-        ),
+        Option(metavar="NAME|module:Class", help="A method for specs to name, or for --search to search; repeatable."),
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        Option(
-            metavar="NAME|module:Class",
-            help="Import a strategy that specs may name, and may be repeated; with --search, search with a release of "
-            "this strategy at ε = 4, instead of jlt at ε = 8.",
-        ),
+        Option(metavar="NAME|module:Class", help="A strategy for specs to name, or for --search; repeatable."),
     ] = None,
 ) -> None:
     """Run what specs ask for, every arm with every seed, and print the tables.
 
-    Results are JSON lines in --out, one per run; a run that is there already, with the same settings and the same
-    defaults, is not made again, so an interrupted command goes on where it stopped. Tables are written beside them as
-    Markdown; "pricdr report" makes one page of everything.
+    Results are JSON lines in --out, one per run; a run that is there already, with the same settings and defaults, is
+    not made again. Tables are written beside them as Markdown; "pricdr report" makes one page of everything.
 
-    A run that fails is named at the end, and the others go on; the command then exits with 1. A table whose data is
-    not there keeps its rows and says so; where that holds for all, the command exits with 2.
+    A run that fails is named at the end, and the others go on; the exit code is then 1. A table whose data is not there
+    keeps its rows and says so; where that holds for all, it is 2.
 
-    --search tries settings of methods, the same number of each, drawn at random from the space it declares, and keeps
-    those that are best on validation items: in tuned/ beside each spec, for arms with "tuned = true". Settings chosen
-    before for other methods stay. Each trial is a line of --out/search, and none is made twice. Data that names other
-    data in its own "tuned" borrows what was chosen there, and is not searched.
+    --search tries settings of methods (all of ours unless named), the same number of each, drawn at random from the
+    space it declares, with a release of jlt at ε = 8, or of --strategy at ε = 4. The best on validation items go
+    to tuned/ beside each spec, for arms with "tuned = true"; those of other methods stay. Each trial is a line of
+    --out/search, and none is made twice. Data that names other data in its "tuned" borrows what was chosen there.
 
-    A spec may come from anywhere, so it imports nothing by itself: a method or strategy in it is ours, or one of an
-    installed package, or one that is named here.
+    A spec imports nothing by itself: its methods and strategies are ours, an installed package's, or named here.
     """
     from pricdr.experiments.tasks import RunContext
     from pricdr.models.catalogue import METHODS

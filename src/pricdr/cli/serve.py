@@ -102,6 +102,6 @@ def serving_key(
 
 
 def _say_ready(address: str, snapshot: "Snapshot") -> None:
-    users, items = len(snapshot.model.users), len(snapshot.model.items)
-    say(f"serving {snapshot.folder}: {users:,} users, {items:,} items")
+    model = snapshot.model
+    say(f"serving {snapshot.folder}: {len(model.users):,} users, {len(model.items):,} items")
     say(f"listening on {address}, the page is {address}/page; Ctrl-C stops")

@@ -192,7 +192,6 @@ def _measured(
 
 
 def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "pricdr.Release | None":
-    """Return the release, if any, verified unless that is switched off."""
     if folder is None:
         options.refuse_unused_key(public_key, "there is no --release")
         return None
@@ -269,7 +268,6 @@ def _say_coverage(ratings: "pricdr.Ratings", release: "pricdr.Release") -> None:
 
 
 def _say_chosen(chosen: "Chosen", how: str) -> None:
-    """Say what was chosen and how, or why nothing was."""
     if chosen.not_chosen:
         warn(f"no ratings were set aside to choose by, so defaults apply (every epoch is trained): {chosen.not_chosen}")
     for name, value in chosen.facts().items():

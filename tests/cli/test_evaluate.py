@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from tests.pages.parsed import require_self_contained
+from tests.settings import config
 
 HOSTILE = "<script>alert(1)<"  # a folder's name, so without a slash
 
@@ -102,7 +103,7 @@ REFUSED = (
     ((*COLD, "--repeat", 2, "--release", "release"), "does not hold the histories of its"),
     ((*COLD, "--repeat", 2, "--target", "source.parquet"), "made of ratings other than --target"),
     ((*COLD, "--repeat", 2, "--target", "ratings.parquet"), "ridge was trained with a release that is not given"),
-    ((*COLD, "--repeat", 2, "--target", "ratings.parquet", "--release", "unsigned"), "that is not given"),
+    ((*COLD, *config(repeat=2, target="ratings.parquet", release=["unsigned"])), "that is not given"),
     (("ridge", "warm", "--repeat", 2), "give two or more"),
     ((*COLD, "--target", "ratings.parquet"), "--target: this is for --repeat"),
     ((*COLD, "--release", "release"), "--release: this is for --repeat"),

@@ -1,7 +1,6 @@
 """Options that several commands share, and what a command found, for programs: ``--json FILE`` and ``--json -``."""
 
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -151,16 +150,17 @@ def config_option(kind: type[Any]) -> Any:  # noqa: ANN401 - as typer's own
         from pricdr.data.reading.text_files import read_toml, shorten
 
         table = read_toml(file)
-        options = {each.opts[0].removeprefix("--"): each for each in context.command.params}
+        options = {each.opts[0].lstrip("-"): each for each in context.command.params}
         allowed = sorted({*options, *settings_of(kind)} - _ON_THE_COMMAND_LINE_ALONE)
         for key in table:
             if key not in allowed:
                 raise ParameterError(f"{file}: unknown key {shorten(key)}; allowed are {', '.join(allowed)}")
         # As words of the command line, so that the same rules hold.
+        words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in table.items()}
         context.default_map = {
-            str(options[key].name): str(value).lower() if isinstance(value, bool) else str(value)
-            for key, value in table.items()
-            if key in options
+            str(option.name): list(map(str, words[key])) if isinstance(words[key], list) else str(words[key])
+            for key, option in options.items()
+            if key in table
         }
         return read_settings(kind, table, file)
 
@@ -181,8 +181,9 @@ def write_json(output: JsonOutput | None, content: Mapping[str, Any]) -> None:
     """Write what a command found where ``--json`` asks for it; a number that is not finite becomes null."""
     if output is None:
         return
+    finite = json.loads(json.dumps(content), parse_constant=lambda _: None)
     # In ASCII, so that ids from outside cannot act on a terminal.
-    text = json.dumps(_finite(content), indent=2, allow_nan=False)
+    text = json.dumps(finite, indent=2, allow_nan=False)
     if output.path is None:
         with redirect_stdout(output.stream):
             answer(*text.split("\n"))
@@ -190,14 +191,6 @@ def write_json(output: JsonOutput | None, content: Mapping[str, Any]) -> None:
         from pricdr.files import write_new
 
         write_new(output.path, f"{text}\n".encode())
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _prepared(context: Context, output: JsonOutput | None) -> JsonOutput | None:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from importlib import import_module
@@ -73,14 +73,14 @@ def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryR
         return encode(table, with_times=with_times)
 
 
+@dataclass(frozen=True)
 class _Stream:
     """Offers the Arrow PyCapsule interface of a table and nothing else: DuckDB then needs no other library."""
 
-    def __init__(self, table: Any) -> None:  # noqa: ANN401
-        self._table = table
+    table: Any
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
+        return self.table.__arrow_c_stream__(requested_schema)
 
 
 def _add_arrow(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa: ANN401
@@ -135,7 +135,10 @@ def _add_pandas(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa:
 def add_query(table: RatingsTable, query: Query) -> None:
     """Add the rows of a query to a table, some at a time."""
     table.options.refuse_unused(f"is for files of ratings, not for {query}", "delimiter", "encoding", "format")
-    (_add_sqlite if query.database == "sqlite" else _add_postgresql)(table, query)
+    if query.file is None:
+        _add_postgresql(table, query)
+    else:
+        _add_sqlite(table, query, Path(query.file))
     if not table.report.rows:
         raise file_refusal(str(query), "it returns no rows")
 
@@ -203,20 +206,16 @@ def add_values(table: RatingsTable, columns: Mapping[str, list[Any] | npt.NDArra
 
 def _plain_column(column: "pa.Array") -> "pa.Array":
     """Return a column in a type of Arrow; PostgreSQL's ``numeric`` arrives as text in a type of its own."""
-    import pyarrow as pa
-
-    if not isinstance(column.type, pa.BaseExtensionType):
-        return column
-    is_numeric = getattr(column.type, "type_name", "") == "numeric"
-    return column.storage.cast(pa.float64()) if is_numeric else column.storage
+    storage = getattr(column, "storage", column)
+    return storage.cast("double") if getattr(column.type, "type_name", "") == "numeric" else storage
 
 
-def _add_sqlite(table: RatingsTable, query: Query) -> None:
+def _add_sqlite(table: RatingsTable, query: Query, file: Path) -> None:
     """Add the rows of a query to a SQLite file, which is opened for reading alone and not created."""
-    with explaining_os_errors(Path(query.file)), Path(query.file).open("rb"):  # the driver gives no reason
-        address = f"file:{quote(query.file)}?mode=ro"
+    with explaining_os_errors(file), file.open("rb"):  # the driver gives no reason
+        pass
     try:
-        with closing(sqlite3.connect(address, uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
             # Half of a surrogate pair stands for a byte that is not UTF-8: its row alone is then bad.
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             results = connection.execute(query.sql)

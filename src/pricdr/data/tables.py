@@ -143,25 +143,19 @@ def _parquet(files: Sequence[Path]) -> str:
 
 def read_delimited(file: Path, dialect: Dialect, what: str) -> dict[str, list[str]]:
     """Read a small text file with a header as columns of text; errors call its content ``what``."""
-    header: list[str] | None = None
-    columns: list[list[str]] = []
+    rows: list[list[str]] = []
     for number, line in enumerate(read_text(file).decode().split("\n"), start=1):
-        if not line.strip("\r"):
-            continue
-        fields = dialect.split(line.removesuffix("\r"))
-        if isinstance(fields, str):
-            raise refusal(file, f"{what} cannot be read: line {number} {fields}")
-        if header is None:
-            header, columns = fields, [[] for _ in fields]
-            repeated = next((name for name in header if header.count(name) > 1), None)
-            if repeated is not None:
-                raise refusal(file, f"the header names {shorten(repeated)} more than once")
-        elif fault := width_fault(len(fields), len(header), header=True):
-            raise refusal(file, f"{what} cannot be read: line {number} {fault}")
-        else:
-            for column, field in zip(columns, fields, strict=True):
-                column.append(field)
-    return dict(zip(header or [], columns, strict=True))
+        if line.strip("\r"):
+            fields = dialect.split(line.removesuffix("\r"))
+            split = [] if isinstance(fields, str) else fields
+            fault = width_fault(len(split), len(rows[0]), header=True) if split and rows else None
+            if not split or fault:
+                raise refusal(file, f"{what} cannot be read: line {number} {fault or fields}")
+            rows.append(split)
+    header, *rows = rows
+    if repeated := [name for name in header if header.count(name) > 1]:
+        raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
+    return {name: [row[at] for row in rows] for at, name in enumerate(header)}
 
 
 def to_frame(columns: Columns, library: Library | None = None) -> Any:  # noqa: ANN401 - of whatever library there is

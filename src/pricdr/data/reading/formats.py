@@ -191,10 +191,9 @@ class ReadOptions:
 
     def kind(self, file: Path) -> Format:
         """Return the format of a file, from the caller or its name; standard input is CSV by default."""
-        suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
-        packed = suffixes[-1:] == [".gz"]
-        by_name = _NAMES.get("".join(suffixes[-2:-1] if packed else suffixes[-1:]))
-        if packed and by_name is Format.PARQUET:
+        name = file.name.lower()
+        by_name = _NAMES.get(Path(name.removesuffix(".gz")).suffix)
+        if by_name is Format.PARQUET and name.endswith(".gz"):
             by_name = None
         kind = self.format or by_name or (Format.CSV if file == STANDARD_INPUT or self.delimiter is not None else None)
         if kind is None:
@@ -270,13 +269,10 @@ def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
             if kind in (int, float):
                 return float(value)
         raise ValueError(f": the rating {shorten(value)} is not a finite number")
-    if kind not in ((str, int, float) if role == "time" else (str, int)):
-        fault = "must be text or a whole number"
-    else:
-        text = str(value)
+    fault = "must be text or a whole number"
+    if kind in (str, int) or (kind is float and role == "time"):
         with suppress(UnicodeEncodeError):
-            text.encode()
-            return text
+            return str(value).encode().decode()
         fault = "holds half of a surrogate pair, which is not text"
     if role == "time":
         return None
@@ -425,10 +421,9 @@ def json_source(
     connection.execute("CREATE OR REPLACE TEMP TABLE objects (keys VARCHAR[], paths VARCHAR[])")
     for (fields,) in connection.execute(f"SELECT DISTINCT {keys} FROM {lines}").fetchall():
         with suppress(InputError):
-            paths = {
-                role: "/" + name.replace("~", "~0").replace("/", "~1") for role, name in find(fields or ()).items()
-            }
-            connection.execute("INSERT INTO objects VALUES (?, ?)", [fields, [paths.get(role) for role in wanted]])
+            names = {role: name.replace("~", "~0").replace("/", "~1") for role, name in find(fields or ()).items()}
+            paths = [f"/{names[role]}" if role in names else None for role in wanted]
+            connection.execute("INSERT INTO objects VALUES (?, ?)", [fields, paths])
     columns, texts, valid = [], {}, ["paths IS NOT NULL"]
     for at, role in enumerate(wanted, start=1):
         if role in constants:

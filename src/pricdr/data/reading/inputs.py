@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
@@ -77,8 +78,8 @@ class InputFiles:
     @property
     def size(self) -> int | None:
         """The size of all files in bytes; None where that is not known."""
-        sizes = [file.size for file in self.files if file.size is not None]
-        return sum(sizes) if len(sizes) == len(self.files) else None
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else sum(filter(None, sizes))
 
 
 def find_inputs(path: Path) -> InputFiles:
@@ -92,11 +93,8 @@ def find_inputs(path: Path) -> InputFiles:
     if not pattern and not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for names that are too long
         return InputFiles(path, (InputFile.of(path),), several=False)
     with naming_in_logs(path):
-        files = _matching(path) if pattern else _files_in(path)
-        root = _root(path)
-        inputs = tuple(
-            InputFile.of(file, _partition_values(file, root)) for file in sorted(set(files), key=os.fsencode)
-        )
+        root, files = _root(path), set(_matching(path) if pattern else _files_in(path))
+        inputs = tuple(InputFile.of(file, _partition_values(file, root)) for file in sorted(files, key=os.fsencode))
     if not inputs:
         fault = "no such file, and as a pattern it matches none" if pattern else "the folder holds no file of ratings"
         raise file_refusal(path, fault)
@@ -119,8 +117,7 @@ def naming_in_logs(path: Path, *, several: bool = True) -> Iterator[None]:
 
 def _matching(pattern: Path) -> list[Path]:
     """Return the files that match, and those in the folders that match."""
-    files: list[Path] = []
-    root = _root(pattern)
+    files, root = list[Path](), _root(pattern)
     for name in glob.iglob(str(pattern), recursive=True):  # noqa: PTH207 - it takes a pattern with its root
         match = Path(name)
         below = match.relative_to(root).parts
@@ -136,11 +133,7 @@ def _matching(pattern: Path) -> list[Path]:
 
 def _root(path: Path) -> Path:
     """Return the part of a path before the first pattern in it: the folders after it name partitions."""
-    parts = list(path.parts)
-    if not path.is_dir():
-        magic = next(at for at, part in enumerate(parts) if glob.has_magic(part))
-        parts = parts[:magic]
-    return Path(*parts)
+    return path if path.is_dir() else Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -214,17 +207,12 @@ class Query:
         return cls(address, sql)
 
     @property
-    def database(self) -> str:
-        """The kind of database: ``postgresql`` or ``sqlite``."""
-        return "sqlite" if self.address.startswith(_FILE) else "postgresql"
-
-    @property
-    def file(self) -> str:
-        """The path of a SQLite file."""
-        return self.address.removeprefix(_FILE)
+    def file(self) -> str | None:
+        """The path of a SQLite file; None where PostgreSQL answers."""
+        return self.address.removeprefix(_FILE) if self.address.startswith(_FILE) else None
 
     def __str__(self) -> str:
-        return f"the {self.database} query"
+        return f"the {'postgresql' if self.file is None else 'sqlite'} query"
 
     def cleaned(self, text: str) -> str:
         """Return the message of a driver in one line, without the address, passwords, and the query itself."""

@@ -13,9 +13,8 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from pricdr.arrays import BoolArray
+from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
 from pricdr.data.ratings import Ratings
@@ -44,8 +43,6 @@ from pricdr.progress import Progress, shown, silent
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Keys: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float64]
 _GOOD, _BAD, _BLANK = range(3)
 _SHOWN: Final = 5
 _RULE: Final = "files that are read together need one schema"
@@ -175,25 +172,24 @@ class RatingsTable:
         (added,) = self._fetch(f"INSERT INTO rows SELECT {values}, {seconds}, {kind} FROM {self._judged(source)}")
         others = f"SELECT kind, count(*) FROM rows WHERE rowid >= {self._inserted} AND kind <> {_GOOD} GROUP BY kind"
         counts: dict[int, int] = dict(self.connection.execute(others).fetchall())
-        blank, bad, report = counts.get(_BLANK, 0), counts.get(_BAD, 0), self.report
-        if bad:
+        report, rows = self.report, int(added - counts.get(_BLANK, 0))
+        if _BAD in counts:
             self._explain(source)
         self._inserted += added
-        report.rows += added - blank
-        report.bad += bad
-        if blank := blank + max(0, (source.lines_before or 0) - 1):  # those before a header too
+        report.rows += rows
+        report.bad += counts.get(_BAD, 0)
+        if blank := added - rows + max(0, (source.lines_before or 0) - 1):  # those before a header too
             report.dropped = {"blank lines": report.dropped.get("blank lines", 0) + blank}
-        return int(added - counts.get(_BLANK, 0))
+        return rows
 
     def _require_one_schema(self, source: Source) -> None:
         """Refuse a file with other columns than the first, in any order, or with another filter on counts."""
         self._first = first = self._first or source
-        for column in [*first.schema, *source.schema]:
+        if differing := first.schema.items() ^ source.schema.items():
+            column = min(differing)[0]
             expected, actual = first.schema.get(column), source.schema.get(column)
-            if expected == actual:
-                continue
             fault = f"column {shorten(column)} holds {actual}, in {named(first.name)} {expected}"
-            if None in (expected, actual):
+            if expected is None or actual is None:
                 has, there = ("no", "one") if actual is None else ("a", "none")
                 fault = f"it has {has} column {shorten(column)}, and {named(first.name)} has {there}"
             # Without the names: where a header is missing they are a row.
@@ -211,11 +207,11 @@ class RatingsTable:
         """Return the rows of a source with their values, and whether they are good."""
         columns = ", ".join(f'{source.roles.get(role, ("NULL",))[0]} AS "{name}"' for role, name in _VALUES.items())
         taken = f"SELECT {source.blank} AS blank, {source.valid} AS valid, {columns}{also} FROM {source.rows}"
-        checks = ["valid"]
+        checks = ["valid"] + ["isfinite(value)"] * ("rating" in source.roles)
+        checks += ["isfinite(seconds)"] * self.options.time_asked
         for name in ('"user"', "item"):
             controls = f"NOT regexp_matches({name}, {literal(CONTROLS_IN_RE2)})"
             checks += [f"{name} <> ''", f"length({name}) <= {MAX_ID_LENGTH}", controls]
-        checks += ["isfinite(value)"] * ("rating" in source.roles) + ["isfinite(seconds)"] * self.options.time_asked
         # In two steps: DuckDB evaluates an expression in a CASE once for each time that it is written.
         return f"(SELECT *, coalesce({' AND '.join(checks)}, false) AS good FROM ({taken}))"
 
@@ -301,19 +297,21 @@ def opened_table(
 def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, progress: Progress) -> None:
     """Add files of one kind and one schema to a table."""
     table.report.files, done = len(inputs.files), 0
-    kinds = [table.options.kind(file.path) for file in inputs.files]
-    for file, kind in zip(inputs.files, kinds, strict=True):
-        if kind is not kinds[0]:
-            fault, rule = f"it is {kind}, and", f"is {kinds[0]}; {_RULE}"
+    first, *others = [table.options.kind(file.path) for file in inputs.files]
+    for file, kind in zip(inputs.files[1:], others, strict=True):
+        if kind is not first:
+            fault, rule = f"it is {kind}, and", f"is {first}; {_RULE}"
             logged = f"{fault} the first file {rule}"
             raise file_refusal(file.path, f"{fault} {named(inputs.files[0].path)} {rule}", logged=logged)
     columns = table.options.columns
     wanted = () if columns is None else columns.given.values()
-    for file, kind in zip(inputs.files, kinds, strict=True):
+    for file in inputs.files:
         file.require_unchanged()
         # The columns that folders name, as far as the caller asks for them.
         folders = {name: value for name, value in file.partition_values.items() if name in wanted}
-        if kind is Format.PARQUET:
+        if first is not Format.PARQUET:
+            _add_text(table, file, first, folders, workspace)
+        else:
             content = file.path
             if file.state is None or not has_utf8_name(content):  # a pipe: reading Parquet starts at its end
                 content = workspace.folder / "copy.parquet"
@@ -321,8 +319,6 @@ def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, pr
                     copy_bytes(file.path, content)
             source = parquet_source(file.path, content, table.options, folders, table.connection)
             table.report.empty_files += not table.add(source)
-        else:
-            _add_text(table, file, kind, folders, workspace)
         file.require_unchanged()
         done += file.size or 0
         progress(f"reading {named(inputs.path)}", done, inputs.size or 0, f"{table.report.rows:,} rows")
@@ -334,10 +330,7 @@ def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, pr
 def _add_text(
     table: RatingsTable, file: InputFile, kind: Format, folders: PartitionValues, workspace: Workspace
 ) -> None:
-    """Add a text file as it is if DuckDB can read it, and otherwise a copy.
-
-    A copy has one kind of line end, is UTF-8 and unpacked; making it says what is wrong with a file and where.
-    """
+    """Add a text file as it is if DuckDB can read it, and otherwise a copy: making it says what is wrong, and where."""
     import duckdb
 
     options, name, copy = table.options, file.path, workspace.folder / "copy"
@@ -355,11 +348,9 @@ def _add_text(
                 has = "has a header and no rows" if source.lines_before else "is empty"
                 raise file_refusal(name, f"the file {has}")
             break
-        except duckdb.InvalidInputException:  # not UTF-8, a NUL, a line that is too long, or line ends that differ
-            if content is copy:
-                raise
-        except InputError:  # perhaps a bare carriage return in the first line
-            if content is copy or not options.skip_bad_rows:
+        except (duckdb.InvalidInputException, InputError) as error:
+            # Not UTF-8, a NUL, a line too long, line ends that differ; or a bare carriage return in the first line.
+            if content is copy or (isinstance(error, InputError) and not options.skip_bad_rows):
                 raise
     copy.unlink(missing_ok=True)
 
@@ -398,7 +389,7 @@ class Reading(RowReport, Generic[R]):
     """Whether there are ratings, and all of them are below the threshold."""
     repeats: Repeats
     """How rows that repeat a (user, item) pair were merged."""
-    times: npt.NDArray[np.float64] | None = None
+    times: Float64Array | None = None
     """The time of each rating, in the order of the matrix, where it was asked for: NaN where it cannot be read."""
 
     @property
@@ -443,7 +434,7 @@ MemoryReading: TypeAlias = Reading[Ratings]
 # --- from rows to ratings -----------------------------------------------------------------------------------------
 
 
-def last_of_each(keys: Keys, seconds: Floats | None) -> tuple[BoolArray, int]:
+def last_of_each(keys: IntArray, seconds: Float64Array | None) -> tuple[BoolArray, int]:
     """Return a mask of the last row of every pair, and how many rows of repeated pairs have no time.
 
     Rows come sorted by the keys of their pairs, then by time (minus infinity where one cannot be read), then by value.
@@ -540,9 +531,6 @@ def read_ratings_file(
     item) pair occurs more than once, the latest row counts, and among equal times, or without times, the largest value.
     No row decides how another is read: JSON lines must have a user, an item and a rating each, ``.dat`` files four
     fields, unless ``columns`` says otherwise. ``with_times`` also returns the time of each rating.
-
-    Raises:
-        InputError: The file cannot be used; the message names the file, the place, the value and the rule.
     """
     parsed = ReadOptions.of(need_rating=threshold is not None, **options)
     given = path if isinstance(path, Query) else find_inputs(Path(path))

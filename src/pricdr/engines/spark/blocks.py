@@ -52,12 +52,11 @@ _received: Final[dict[str, Any]] = {}
 
 @dataclass(frozen=True)
 class SealedFunction:
-    """A work on its way to executors."""
+    """A work on its way to executors: an encrypted broadcast, and its key, which is never in a broadcast."""
 
     contents: "Broadcast[list[list[bytes]]]"
     """The work and each of its arrays, in sealed chunks."""
     wrapping: bytes = field(repr=False)
-    """The key of the seal. It is never in a broadcast, and opens nothing but this message."""
     number: str
     """A random number that identifies this message."""
 
@@ -108,8 +107,7 @@ def _pickled(work: object, seal: Seal) -> list[memoryview]:
                 return _unsealed_noise, value.sealed(seal)
             return super().reducer_override(value)
 
-    arrays: list[Any] = []
-    file = io.BytesIO()
+    file, arrays = io.BytesIO(), list[Any]()
     Pickler(file, protocol=5, buffer_callback=arrays.append).dump(work)
     return [file.getbuffer(), *(array.raw() for array in arrays)]
 
@@ -208,8 +206,7 @@ def _sum_task(message: SealedFunction, chunk: int) -> Any:  # noqa: ANN401
 
 
 def _added(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """Add up the sums of all tasks, chunk by chunk."""
-    totals: dict[tuple[int, int], Whole] = {}
+    totals: dict[tuple[int, int], Whole] = {}  # of all tasks, chunk by chunk
     for row in _rows_of(batches):
         key = row["chunk"], row["width"]
         totals[key] = totals.get(key, 0) + np.frombuffer(row["payload"], dtype=np.int64)
@@ -226,10 +223,8 @@ def _opened(batches: "Iterator[pa.RecordBatch]", message: SealedFunction) -> Ite
     for row in _rows_of(batches):
         work, converts, digests = message.opened()
         if row["digest"] != digests[row["first"]]:
-            raise RuntimeError(
-                "a block of users was lost, and recomputed from different rows: the table changed while it was "
-                "published (publish from a snapshot, or from a table that nobody writes to)"
-            )
+            fault = "a block of users was lost, and recomputed from different rows: the table changed while it was"
+            raise RuntimeError(f"{fault} published (publish from a snapshot, or from a table that nobody writes to)")
         block = cast(CSR, sp.load_npz(io.BytesIO(row["block"])).astype(np.float64, copy=False))
         for convert in converts:
             block = convert(block)

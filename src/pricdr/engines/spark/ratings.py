@@ -40,8 +40,7 @@ _INFINITE: Final = "double('infinity')"
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS: Final = (*_WHOLE, "float", "double", "decimal")
 _KINDS: Final = {
-    "user": ((*_WHOLE, "string"), "ids must be text or whole numbers"),
-    "item": ((*_WHOLE, "string"), "ids must be text or whole numbers"),
+    **dict.fromkeys(("user", "item"), ((*_WHOLE, "string"), "ids must be text or whole numbers")),
     "rating": (_NUMBERS, "ratings must be numbers"),
     "time": ((*_NUMBERS, "string", "date", "timestamp", "timestamp_ntz"), "times must be dates, numbers or text"),
 }
@@ -63,9 +62,8 @@ class CheckedRows:
     """Checked rows (``user``, ``item``, ``value`` and ``seconds``), and figures about them."""
 
     frame: "DataFrame"
-    """Persisted: every pass sees the same rows, even if somebody writes to the table."""
+    """Persisted, until ``lifetime`` ends: every pass sees the same rows, even if somebody writes to the table."""
     lifetime: ExitStack
-    """Frames of these rows stay persisted until it ends."""
     has_values: bool
     has_times: bool
     filtered_by: str | None
@@ -223,7 +221,6 @@ class SparkRatings(RatingsSource):
         repeated pairs whose time cannot be read."""
 
     def __len__(self) -> int:
-        """Return the number of rated (user, item) pairs."""
         return self.counts["kept"]
 
     def all_users(self) -> Ids:
@@ -294,16 +291,10 @@ def open_ratings(
 ) -> Iterator[Reading[SparkRatings]]:
     """Open ratings in Parquet or a table for ``publish``: they are checked, sorted and kept on executors.
 
-    Args:
-        location: a path or URL of Parquet that the cluster can read, or ``table:`` and the name of a table.
-        columns: the columns to read; found by name by default.
-        threshold: keep only pairs rated at least this.
-        users: the agreed user list; by default all users that occur.
-        items: the item universe; by default all items that occur.
-        settings: settings of the Spark session that is created, such as ``spark.master``.
-        session: an existing session to use instead; it must encrypt what it writes and sends.
-
-    Pass the same lists to ``publish``: for other lists the rows would be sorted again.
+    ``location`` is a path or URL of Parquet that the cluster can read, or ``table:`` and the name of a table.
+    ``settings`` (such as ``spark.master``) are those of the session that is created; one that is given must encrypt
+    what it writes and sends. Pass the same lists of ``users`` and ``items`` (all that occur by default) to ``publish``:
+    for other lists the rows would be sorted again.
     """
     if threshold is not None and not abs(threshold) <= MAX_SCALE:
         raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")

@@ -29,8 +29,7 @@ _ALWAYS: Final = {
     "spark.log.level": "OFF",
 }
 _LOCAL: Final = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    **dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1"),
     "spark.ui.enabled": "false",
 }
 _CLUSTER: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
@@ -54,8 +53,7 @@ _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
     """Yield a session with its own SQL settings, without Python's logs of it.
 
-    The context of a session that is ``given`` is used and left running; otherwise one of our own is started, with
-    these settings of Spark, and stopped at the end.
+    The context of one that is ``given`` is left running; otherwise one is started with these settings, and stopped.
     """
     SPARK.require()  # pyspark's Arrow functions require pandas
     with ExitStack() as lifetime:
@@ -150,16 +148,14 @@ def _require_private(session: "SparkSession") -> None:
     """Refuse a session that would write or send ratings and keys unencrypted."""
     conf = session.sparkContext.getConf()
     on = {name for name, value in conf.getAll() if value.lower() == "true"}
-    master = conf.get(MASTER) or ""
-    crypto = {"spark.network.crypto.enabled", "spark.ssl.rpc.enabled"}
+    master, crypto = conf.get(MASTER) or "", {"spark.network.crypto.enabled", "spark.ssl.rpc.enabled"}
+    would = f"Spark at {shorten(master)} would"
     if "spark.io.encryption.enabled" not in on:
-        fault = "write ratings to local disks unencrypted: set spark.io.encryption.enabled to true"
-    elif not is_local(master) and not ("spark.authenticate" in on and on & crypto):
-        settings = "spark.authenticate and spark.network.crypto.enabled"
-        fault = f"send ratings and keys over the network unencrypted: set {settings} to true"
-    else:
-        return
-    raise ParameterError(f"Spark at {shorten(master)} would {fault}")
+        rule = "set spark.io.encryption.enabled to true"
+        raise ParameterError(f"{would} write ratings to local disks unencrypted: {rule}")
+    if not is_local(master) and not ("spark.authenticate" in on and on & crypto):
+        rule = "set spark.authenticate and spark.network.crypto.enabled to true"
+        raise ParameterError(f"{would} send ratings and keys over the network unencrypted: {rule}")
 
 
 _CONDITIONS: Final = {

@@ -57,10 +57,8 @@ def test_half_of_the_cases_are_tied_and_all_have_something_to_tell():
 
 
 @pytest.mark.parametrize("ranking", ["full", "sampled"])
-@pytest.mark.parametrize("metric", METRICS)
-def test_without_ties_every_metric_is_that_of_ranx(found, ranking, metric):
-    at = METRICS.index(metric)
-    np.testing.assert_allclose(found[ranking][~TIED, at], told("best", ranking)[~TIED, at], atol=6e-6)
+def test_without_ties_every_metric_is_that_of_ranx(found, ranking):
+    np.testing.assert_allclose(found[ranking][~TIED], told("best", ranking)[~TIED], atol=6e-6)
 
 
 @pytest.mark.parametrize("ranking", ["full", "sampled"])

@@ -45,11 +45,11 @@ def test_with_one_item_recall_is_hr_and_map_is_mrr_and_all_are_as_they_always_we
     found, starts = of_lists(values, np.arange(len(values))), np.arange(len(values))
     for k in (5, 10):
         hit = (values < k).astype(float)
-        assert np.array_equal(found[f"HR@{k}"], hit)
-        assert np.array_equal(found[f"NDCG@{k}"], hit / np.log2(values + 2))
-        assert np.array_equal(found[f"MRR@{k}"], hit / (values + 1))
-        assert np.array_equal(found[f"Recall@{k}"], hit)
-        assert np.array_equal(found[f"MAP@{k}"], hit / (values + 1))
+        for measure, expected in (
+            *(("HR", hit), ("Recall", hit), ("NDCG", hit / np.log2(values + 2))),
+            *(("MRR", hit / (values + 1)), ("MAP", hit / (values + 1))),
+        ):
+            assert np.array_equal(found[f"{measure}@{k}"], expected)
     for name, own in averaged(values, starts).items():
         assert np.array_equal(own, found[name])
     assert all(np.array_equal(own, found[name]) for name, own in per_user(values).items())
@@ -109,11 +109,9 @@ def test_cutoffs_outside_their_rule_are_refused(cutoffs, message):
 
 def test_held_out_items_of_a_user_are_adjacent_and_distinct():
     negatives = np.zeros((3, 99), dtype=np.int64)
-    with pytest.raises(InputError, match="must follow one another"):
-        HeldOut(np.array([0, 1, 0]), np.array([1, 2, 3]), negatives)
-    with pytest.raises(InputError, match="held out twice"):
-        HeldOut(np.array([0, 0, 1]), np.array([1, 1, 3]), negatives)
+    for users, items, says in (([0, 1, 0], [1, 2, 3], "must follow one another"), ([0, 0, 1], [1, 1, 3], "out twice")):
+        with pytest.raises(InputError, match=says):
+            HeldOut(np.array(users), np.array(items), negatives)
     held_out = HeldOut(np.array([4, 4, 1]), np.array([1, 2, 2]), negatives)
-    assert held_out.evaluated.tolist() == [4, 1]
-    assert held_out.user_of_row.tolist() == [0, 0, 1]
+    assert (held_out.evaluated.tolist(), held_out.user_of_row.tolist()) == ([4, 1], [0, 0, 1])
     assert repr(held_out) == "HeldOut(3 items of 2 users, 99 negatives each)"

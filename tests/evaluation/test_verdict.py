@@ -21,25 +21,18 @@ from pricdr.models import DataAccess, Origin
 from pricdr.models.catalogue import METHODS, method_class
 from tests.evaluation.test_comparison import TableModel
 
-CASES = {
-    "all of the interval above 0": (Difference(0.02, 0.01, 0.03, 0.01), Verdict.HELPS),
-    "all of it below": (Difference(-0.02, -0.03, -0.01, 0.05), Verdict.HURTS),
-    "0 inside": (Difference(0.02, -0.01, 0.05, 0.01), Verdict.UNCLEAR),
-    "0 at its end": (Difference(0.02, 0.0, 0.05, 0.01), Verdict.UNCLEAR),
-    "a test that disagrees": (Difference(0.02, 0.01, 0.03, 0.051), Verdict.UNCLEAR),
-    "a test that disagrees below": (Difference(-0.02, -0.03, -0.01, 0.051), Verdict.UNCLEAR),
-}
+HELPING, HURTING = Difference(0.02, 0.01, 0.03, 0.01), Difference(-0.02, -0.03, -0.01, 0.05)
+ZERO_INSIDE = Difference(0.02, -0.01, 0.05, 0.01)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_interval_and_test_must_agree(case):
-    difference, expected = CASES[case]
-    assert Verdict.of(difference) is expected
-
-
-@pytest.mark.parametrize(("users", "expected"), [(1, Verdict.UNCLEAR), (5, Verdict.UNCLEAR), (8, Verdict.HELPS)])
-def test_a_handful_of_users_tells_nothing_however_much_each_gains(users, expected):
-    assert Verdict.of(compare(np.ones(users), np.zeros(users))) is expected
+def test_interval_and_test_must_agree_and_a_handful_of_users_tells_nothing_however_much_each_gains():
+    assert Verdict.of(HELPING) is Verdict.HELPS
+    assert Verdict.of(HURTING) is Verdict.HURTS
+    disagreeing = [replace(one, p_value=0.051) for one in (HELPING, HURTING)]
+    few = [compare(np.ones(users), np.zeros(users)) for users in (1, 5)]
+    for difference in (ZERO_INSIDE, replace(HELPING, low=0.0), *disagreeing, *few):
+        assert Verdict.of(difference) is Verdict.UNCLEAR
+    assert Verdict.of(compare(np.ones(8), np.zeros(8))) is Verdict.HELPS
 
 
 def judgement(about_release=True, **changes):
@@ -50,20 +43,21 @@ def judgement(about_release=True, **changes):
         "ranking": "full",
         "stratum": "cold",
         "metric": "NDCG@10",
-        "difference": CASES["all of the interval above 0"][0],
+        "difference": HELPING,
         "trainings": trainings[::-1],
     }
     return PairedDifference(**{**given, **changes})
 
 
 def test_sentences():
-    hurts, unclear = CASES["all of it below"][0], CASES["0 inside"][0]
     figures = "(NDCG@10 +0.0200, 95 % interval +0.0100 to +0.0300"
     assert judgement().sentence == f"cold users: the release helps {figures})"
     assert judgement(by_split=(0.02,) * 5).sentence == f"cold users: the release helps {figures}, over 5 splits)"
     assert judgement(about_release=False).sentence == f"cold users: B helps over A {figures})"
-    assert judgement(difference=hurts, stratum="few").sentence.startswith("users with few ratings: the release hurts (")
-    unclear_sentence = judgement(difference=unclear, stratum="warm").sentence
+    assert judgement(difference=HURTING, stratum="few").sentence.startswith(
+        "users with few ratings: the release hurts ("
+    )
+    unclear_sentence = judgement(difference=ZERO_INSIDE, stratum="warm").sentence
     assert unclear_sentence.startswith("warm users: it cannot be told whether the release helps (NDCG@10 +0.0200")
     same = judgement(difference=Difference(0.0, 0.0, 0.0, 1.0))
     assert same.sentence == "cold users: the release makes no difference, NDCG@10 is the same for every user"

@@ -24,6 +24,7 @@ from tests.models.contracts import (
     assert_a_gradient_reaches_every_parameter,
     assert_resumes,
     keeping,
+    of_release,
     same,
     source_stage,
     wide,
@@ -36,28 +37,11 @@ SYMMETRIC = SymmetricCDR(config=replace(SMALL, joint=True, gated=False), options
 PRINTED = replace(PAPER, config=replace(PAPER.config, gated=False))
 
 
-class TestUngated(RecommenderContract):
-    fit = staticmethod(lambda p: UNGATED.fit(p.target, p.release, validation=p.validation))
-    serves_cold_users = True
-
-
-class TestJoint(RecommenderContract):
-    fit = staticmethod(lambda p: JOINT.fit(p.target, p.release, validation=p.validation))
-    serves_cold_users = True
+TestUngated, TestJoint, TestBareSymmetric, TestThePaperAsPrinted = map(of_release, (UNGATED, JOINT, SYMMETRIC, PRINTED))
 
 
 class TestJointOnPlaintext(RecommenderContract):
     fit = staticmethod(lambda p: JOINT.fit(p.target, plaintext_source=p.source, validation=p.validation))
-    serves_cold_users = True
-
-
-class TestSymmetricJointAndUngated(RecommenderContract):
-    fit = staticmethod(lambda p: SYMMETRIC.fit(p.target, p.release, validation=p.validation))
-    serves_cold_users = True
-
-
-class TestThePaperAsPrinted(RecommenderContract):
-    fit = staticmethod(lambda p: PRINTED.fit(p.target, p.release, validation=p.validation))
     serves_cold_users = True
 
 
@@ -78,14 +62,11 @@ def test_without_gates_even_noise_is_trusted_fully(planted, noise, method, valid
     assert model.in_release.all()
 
 
-def test_a_refused_release_leaves_the_target_only_model_of_a_joint_training_too(planted, noise):
+def test_without_gates_noise_moves_users_in_two_stages_and_items_too_in_a_joint_training(planted, noise):
     alone = DMF(config=SMALL, options=QUICK).fit(planted.target, validation=planted.validation)
-    joint = JOINT.fit(planted.target, noise, validation=planted.validation)
-    assert same(joint, alone)
-    ungated = UNGATED.fit(planted.target, noise, validation=planted.validation)
+    ungated, bare = (method.fit(planted.target, noise, validation=planted.validation) for method in (UNGATED, BARE))
     assert np.array_equal(ungated.item_vectors, alone.item_vectors)  # the target's network is frozen all the same
     assert not np.array_equal(ungated.user_vectors[:48], alone.user_vectors[:48])
-    bare = BARE.fit(planted.target, noise, validation=planted.validation)
     assert not np.array_equal(bare.item_vectors, alone.item_vectors)
 
 
@@ -95,30 +76,19 @@ def test_an_earlier_choice_to_refuse_is_no_gate_either(planted, method):
     assert method.fit(planted.target, planted.release, chosen=chosen).chosen.trust == Trust(1.0, 1.0)
 
 
-def test_gates_come_after_the_networks_and_change_none(planted, tmp_path):
-    log, trained = keeping(tmp_path)
-    HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
-    assert set(trained) == {"target", "source"}
-    trained.clear()
-    ungated = UNGATED.fit(planted.target, planted.release, validation=planted.validation, log=log)
-    assert not trained
-    assert same(ungated, UNGATED.fit(planted.target, planted.release, validation=planted.validation))
-
-
-def test_a_joint_training_shares_no_network_with_one_in_two_stages(planted, tmp_path):
+def test_gates_come_after_the_networks_and_a_joint_training_shares_none_with_one_in_two_stages(planted, tmp_path):
     log, trained = keeping(tmp_path)
     models = {}
-    for method in (HETERO, JOINT, BARE):
+    for method, networks in ((HETERO, {"target", "source"}), (UNGATED, set()), (JOINT, {"joint"}), (BARE, set())):
         trained.clear()
         models[method] = method.fit(planted.target, planted.release, validation=planted.validation, log=log)
-        assert set(trained) == {HETERO: {"target", "source"}, JOINT: {"joint"}, BARE: set()}[method]
-    for method in (JOINT, HETERO):
+        assert set(trained) == networks
+    for method in (JOINT, HETERO, UNGATED):
         assert same(models[method], method.fit(planted.target, planted.release, validation=planted.validation))
     assert not np.array_equal(models[JOINT].item_vectors, models[HETERO].item_vectors)
     assert models[JOINT].chosen.epochs.keys() == {"joint"}
     assert np.array_equal(models[BARE].item_vectors, models[JOINT].item_vectors)
-    assert JOINT.starts_others == ()
-    assert HETERO.starts_others == ("target",)
+    assert (JOINT.starts_others, HETERO.starts_others) == ((), ("target",))
 
 
 def joint_stage(data, method=JOINT):
@@ -136,24 +106,20 @@ def test_a_gradient_reaches_every_parameter_of_both_networks(planted, kind):
 def test_the_source_moves_items_and_alignment_moves_histories(planted):
     """Each in addition to what the target's own loss does."""
 
-    def gradients(**changes):
+    def gradients(*, joint=True, **changes):
         config = replace(SMALL, joint=True, dropout=0.0, entry_dropout=0.0, **changes)
         stage = joint_stage(TrainingData.of(planted.target, wide(planted)), replace(JOINT, config=config))
         torch.manual_seed(0)
-        stage.step(torch.arange(40)).backward()
-        return {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}, stage
+        (stage if joint else stage.target_stage).step(torch.arange(40)).backward()
+        return {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}
 
-    both, stage = gradients(alignment=0.0, reconstruction=0.0)
-    aligned, _ = gradients(alignment=10.0, reconstruction=0.0)
-    stage.network.zero_grad()
-    torch.manual_seed(0)
-    stage.target_stage.step(torch.arange(40)).backward()
-    alone = {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}
+    both, aligned, alone = (
+        gradients(joint=joint, alignment=alignment, reconstruction=0.0)
+        for joint, alignment in ((True, 0.0), (True, 10.0), (False, 0.0))
+    )
     for name in both:
-        moved = not torch.allclose(both[name], alone[name], rtol=1e-3, atol=1e-7)
-        assert moved == (not name.startswith("user_tower")), name
-        drawn = not torch.allclose(aligned[name], both[name], rtol=1e-3, atol=1e-7)
-        assert drawn == name.startswith("user_tower"), name
+        moved, drawn = (not torch.allclose(one[name], both[name], rtol=1e-3, atol=1e-7) for one in (alone, aligned))
+        assert drawn == name.startswith("user_tower") == (not moved), name
 
 
 def test_users_without_a_row_are_trained_on_their_history_alone(planted):
@@ -200,8 +166,9 @@ def test_a_killed_joint_run_resumes_to_the_same_model(planted, tmp_path, method)
 
 def test_a_checkpoint_of_a_joint_run_is_of_no_other(planted, tmp_path):
     log = RunLog(checkpoints=Checkpoints(running=tmp_path / "run"))
-    BARE.fit(planted.target, wide(planted), validation=planted.validation, log=log)
-    other = replace(BARE, config=replace(BARE.config, alignment=9.0))
+    method = replace(BARE, options=replace(QUICK, epochs=2))
+    method.fit(planted.target, wide(planted), validation=planted.validation, log=log)
+    other = replace(method, config=replace(BARE.config, alignment=9.0))
     with pytest.raises(InputError, match="another run"):
         other.fit(planted.target, wide(planted), validation=planted.validation, log=log)
 

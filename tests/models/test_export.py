@@ -87,28 +87,20 @@ def test_no_rating_can_be_read_from_an_export(tmp_path):
 
 @pytest.mark.parametrize("name", SERVING)
 def test_no_array_of_an_export_is_as_long_as_the_ratings_or_names_pairs(tmp_path, name):
-    full = SERVING[name]()
-    exported(tmp_path / "export", full)
-    arrays = load_file(tmp_path / "export" / "model.safetensors")
+    full, folder = SERVING[name](), tmp_path / "export"
+    exported(folder, full)
+    arrays = load_file(folder / "model.safetensors")
     users, items = len(full.users), len(full.items)
-    assert {"item_counts", "has_history"} <= set(arrays)
     assert not [name for name in arrays if "seen" in name]
     for array in arrays.values():
         assert array.dtype != np.int64
         assert array.size != full.seen.nnz
         assert array.shape not in {(users, items), (items, users)}
-    assert arrays["item_counts"].shape == (items,)
-    assert arrays["has_history"].shape == (users,)
+    assert (arrays["item_counts"].shape, arrays["has_history"].shape) == ((items,), (users,))
     assert set(np.unique(arrays["has_history"])) <= {0, 1}
-    about = (tmp_path / "export" / "model.json").read_text()
-    assert json.loads(about)["trained_on"] is None
-    # What the release promises is no rating of anybody.
-    assert {file.name for file in (tmp_path / "export").iterdir()} - {"release.certificate.json"} == {
-        "model.safetensors",
-        "model.json",
-        "users.txt",
-        "items.txt",
-    }
+    assert json.loads((folder / "model.json").read_text())["trained_on"] is None
+    files = {"model.safetensors", "model.json", "users.txt", "items.txt"}
+    assert {file.name for file in folder.iterdir()} - {"release.certificate.json"} == files  # a promise is no rating
 
 
 @pytest.mark.parametrize("name", RATINGS_THEMSELVES)

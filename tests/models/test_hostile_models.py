@@ -63,53 +63,48 @@ def refuses(folder, *says):
 
 
 def put(name, at, value):
-    def change(arrays):
-        arrays[name][at] = value
-
-    return change
+    return lambda arrays: arrays[name].__setitem__(at, value)
 
 
 def longer(name, value):
-    def change(arrays):
-        arrays[name] = np.append(arrays[name], np.array([value], dtype=arrays[name].dtype))
+    return lambda arrays: arrays.update({name: np.append(arrays[name], np.array([value], arrays[name].dtype))})
 
-    return change
+
+def shorter(name, kept=-1):
+    return lambda arrays: arrays.update({name: arrays[name][:kept]})
 
 
 def swapped(name, left, right):
-    def change(arrays):
-        arrays[name][[left, right]] = arrays[name][[right, left]]
+    return lambda arrays: put(name, [left, right], arrays[name][[right, left]])(arrays)
 
-    return change
+
+def retyped(name, dtype):
+    return lambda arrays: arrays.update({name: arrays[name].astype(dtype)})
+
+
+def both(*changes):
+    return lambda arrays: [change(arrays) for change in changes]
 
 
 def everywhere(columns, starts):
-    yield f"{columns} far out", put(columns, 0, FAR)
     yield f"{columns} one too far", put(columns, -1, 40)
-    yield f"{columns} below zero", put(columns, 3, -1)
     yield f"{columns} far below zero", put(columns, 3, -FAR)
     yield f"{columns} not rising", swapped(columns, 0, 1)
     yield f"{columns} twice", lambda arrays: put(columns, 1, arrays[columns][0])(arrays)
     yield f"{columns} one more", longer(columns, 0)
-    yield f"{columns} one less", lambda arrays: arrays.update({columns: arrays[columns][:-1]})
-    yield f"{columns} none", lambda arrays: arrays.update({columns: arrays[columns][:0]})
-    yield f"{starts} far out", put(starts, 5, FAR)
+    yield f"{columns} none", shorter(columns, 0)
     yield f"{starts} below zero", put(starts, 1, -8)
-    yield f"{starts} that wrap round", lambda a: (put(starts, 1, 2**63 - 1)(a), put(starts, 2, -(2**63))(a))
+    yield f"{starts} that wrap round", both(put(starts, 1, 2**63 - 1), put(starts, 2, -(2**63)))
     yield f"{starts} falling", swapped(starts, 2, 5)
     yield f"{starts} not from zero", put(starts, 0, 1)
     yield f"{starts} to a wrong end", put(starts, -1, FAR)
     yield f"{starts} one more", longer(starts, 0)
-    yield f"{starts} none", lambda arrays: arrays.update({starts: arrays[starts][:0]})
+    yield f"{starts} none", shorter(starts, 0)
 
 
 PLACES = {
     name: change
-    for columns, starts in (
-        ("seen_items", "seen_starts"),
-        ("user_vectors/indices", "user_vectors/indptr"),
-        ("item_vectors/indices", "item_vectors/indptr"),
-    )
+    for columns, starts in (("seen_items", "seen_starts"), ("item_vectors/indices", "item_vectors/indptr"))
     for name, change in everywhere(columns, starts)
 }
 
@@ -127,24 +122,18 @@ ARRAYS = {
     "both kinds of histories": ("bpr", lambda a: a.update(item_counts=np.zeros(40, np.float32)), "'has_history'"),
     "half a layer": ("neumf", lambda a: a.pop("interaction/0/weights"), "no array"),
     "a layer left out": ("neumf", lambda a: a.pop("interaction/1/bias"), "do not fit each other"),
-    "a bias of doubles": ("bpr", lambda a: a.update(item_bias=a["item_bias"].astype(np.float64)), "float32"),
-    "whole numbers as vectors": ("bpr", lambda a: a.update(user_vectors=a["user_vectors"].astype(np.int64)), "float32"),
-    "short indices": ("bpr", lambda a: a.update(seen_items=a["seen_items"].astype(np.int32)), "int64"),
+    "a bias of doubles": ("bpr", retyped("item_bias", np.float64), "float32"),
+    "short indices": ("bpr", retyped("seen_items", np.int32), "int64"),
     "flat vectors": ("bpr", lambda a: a.update(user_vectors=a["user_vectors"].ravel()), "2 dimensions"),
-    "a bias in two dimensions": ("bpr", lambda a: a.update(item_bias=a["item_bias"][None]), "1 dimensions"),
-    "a bias that is short": ("bpr", lambda a: a.update(item_bias=a["item_bias"][:-1]), "do not fit"),
-    "flags that are short": ("bpr", lambda a: a.update(in_release=a["in_release"][:-1]), "do not fit"),
+    "a bias that is short": ("bpr", shorter("item_bias"), "do not fit"),
+    "flags that are short": ("bpr", shorter("in_release"), "do not fit"),
     "flags of seven": ("bpr", put("in_release", 0, 7), "zeros and ones"),
-    "parts that are short": (
-        "neumf",
-        lambda a: a.update({"interaction/user_parts": a["interaction/user_parts"][:-1]}),
-        "do not fit",
-    ),
+    "parts that are short": ("neumf", shorter("interaction/user_parts"), "do not fit"),
     "a width below zero": ("ease", put("user_vectors/width", 0, -1), "width"),
     "two widths": ("ease", longer("user_vectors/width", 40), "width"),
     "a width nobody has memory for": (
         "itemknn",
-        lambda a: (put("user_vectors/width", 0, 2**31 - 1)(a), put("item_vectors/width", 0, 2**31 - 1)(a)),
+        both(put("user_vectors/width", 0, 2**31 - 1), put("item_vectors/width", 0, 2**31 - 1)),
         "one number per item",
     ),
     "nan in a vector": ("bpr", put("user_vectors", (0, 0), np.nan), "finite"),
@@ -154,18 +143,18 @@ ARRAYS = {
     "infinity in a layer's bias": ("neumf", put("interaction/0/bias", 0, -np.inf), "finite"),
     "vectors whose product overflows": (
         "bpr",
-        lambda a: (put("user_vectors", (0, 0), 1e30)(a), put("item_vectors", (0, 0), -1e30)(a)),
+        both(put("user_vectors", (0, 0), 1e30), put("item_vectors", (0, 0), -1e30)),
         "scores",
     ),
     "a bias next to the end of numbers": ("bpr", put("item_bias", 0, 3e38), "scores"),
     "sparse vectors whose product overflows": (
         "itemknn",
-        lambda a: (put("user_vectors/data", 0, 1e30)(a), put("item_vectors/data", 0, 1e30)(a)),
+        both(put("user_vectors/data", 0, 1e30), put("item_vectors/data", 0, 1e30)),
         "scores",
     ),
     "layers that overflow": (
         "neumf",
-        lambda a: (put("interaction/0/weights", (0, 0), 1e25)(a), put("interaction/1/weights", (0, 0), -1e25)(a)),
+        both(put("interaction/0/weights", (0, 0), 1e25), put("interaction/1/weights", (0, 0), -1e25)),
         "scores",
     ),
 }
@@ -177,18 +166,13 @@ def test_arrays_that_are_not_a_models_are_refused(folder, name):
     refuses(folder(kind, change), "model.safetensors", says)
 
 
-@pytest.mark.parametrize("kind", ["bpr", "itemknn"])
-def test_large_numbers_that_pass_give_numbers(folder, kind):
-    names = ("user_vectors", "item_vectors") if kind == "bpr" else ("user_vectors/data", "item_vectors/data")
-    largest = 1e18
-    where = folder(
-        kind, lambda a: [put(name, ..., sign * largest)(a) for name, sign in zip(names, (1, -1), strict=True)]
-    )
+@pytest.mark.parametrize(("kind", "part"), [("bpr", ""), ("itemknn", "/data")])
+def test_large_numbers_that_pass_give_numbers(folder, kind, part):
+    where = folder(kind, both(put(f"user_vectors{part}", ..., 1e18), put(f"item_vectors{part}", ..., -1e18)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = read_model(where)
         assert np.isfinite(model.score(np.arange(len(model.users)))).all()
-        assert all(np.isfinite(found.score) for found in model.recommend(model.users[:3]))
 
 
 def test_a_layer_that_would_fill_the_memory_is_refused(folder, monkeypatch):
@@ -215,7 +199,6 @@ def header(size, content=b"{}"):
         lambda file: file.write_bytes(b"\xff" * 100),
         header(2**63),
         header(1 << 17, b" " * (1 << 17)),
-        header(2),
         header(100_000, b"[" * 100_000),
         header(2009, b'{"a": "' + b"x" * 2000 + b'"}'),
         lambda file: file.write_bytes(file.read_bytes() + b"more"),
@@ -235,16 +218,13 @@ CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "not_ch
 JSON = {
     "an extra key": {"note": "trust me"},
     "a method that is a module": {"method": "os:system"},
-    "no method": {"method": ""},
     "a method that prints": {"method": "\x1b[31mred\n\u202e"},
     "a very long method": {"method": "x" * 500_000},
     "a number as a fingerprint": {"trained_on": 5},
     "one as a flag": {"plaintext_source": 1},
-    "a list of settings": {"config": [1]},
     "settings three deep": {"config": {"a": {"b": {"c": 1}}}},
     "a setting of 10^400": {"config": {"a": 10**400}},
     "a setting that is no number": {"config": {"a": float("nan")}},
-    "a number as a key holder": {"release_signed_by": 7},
     "a key holder that is no key": {"release_signed_by": "somebody"},
     "version 10^400": {"schema_version": 10**400},
     "version true": {"schema_version": True},
@@ -252,48 +232,34 @@ JSON = {
     "a part trained for -1 epochs": {"chosen": {**CHOSEN, "epochs": {"training": -1}}},
     "a part trained for 10^9 epochs": {"chosen": {**CHOSEN, "epochs": {"training": 10**9}}},
     "trust above 1": {"chosen": {**CHOSEN, "trust": [0.0, 1.5]}},
-    "trust that is no number": {"chosen": {**CHOSEN, "trust": [0.0, "all"]}},
     "a chosen setting that is no number": {"chosen": {**CHOSEN, "settings": {"scale": float("inf")}}},
     "a very long reason": {"chosen": {**CHOSEN, "not_chosen": "x" * 5000}},
     "nothing about what was chosen": {"chosen": {}},
-    "no version": {"schema_version": None},
 }
+TEXTS = [
+    "[" * 100_000,
+    '{"schema_version": 5, "config": ' + '{"a":' * 100_000,
+    '{"schema_version": 5, "config": {"a": ' + "9" * 5000 + "}}",
+    '{"schema_version": 5, "config": {"a": 1e400}}',
+    "null",
+    '{"schema_version": 5, "method": "\\ud800"}',
+    "\ufeff{}",
+]
 
 
-@pytest.mark.parametrize("name", JSON)
-def test_a_description_that_is_not_ours_is_refused(folder, name):
-    where = folder("bpr")
-    content = json.loads((where / "model.json").read_text()) | JSON[name]
-    (where / "model.json").write_text(json.dumps(content))
-    says = ["schema_version 4, this software reads 5: train it again"] if name == "version 4" else []
-    refuses(where, "model.json", *says)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 100_000,
-        '{"schema_version": 5, "config": ' + '{"a":' * 100_000,
-        '{"schema_version": 5, "config": {"a": ' + "[" * 900 + "]" * 900 + "}}",
-        '{"schema_version": 5, "config": {"a": ' + "9" * 5000 + "}}",
-        '{"schema_version": 5, "config": {"a": 1e400}}',
-        "[]",
-        "null",
-        '"\\ud800"',
-        '{"schema_version": 5, "method": "\\ud800"}',
-        "\ufeff{}",
-    ],
-)
-def test_a_description_that_is_no_object_is_refused(folder, text):
-    where = folder("bpr")
-    (where / "model.json").write_text(text, encoding="utf-8")
-    refuses(where, "model.json")
+@pytest.mark.parametrize("description", [*JSON, *TEXTS], ids=lambda description: description[:40])
+def test_a_description_that_is_not_ours_is_refused(folder, description):
+    file = folder("bpr") / "model.json"
+    known = JSON.get(description)
+    text = description if known is None else json.dumps(json.loads(file.read_text()) | known)
+    file.write_text(text, encoding="utf-8")
+    version = ["schema_version 4, this software reads 5: train it again"] if description == "version 4" else []
+    refuses(file.parent, "model.json", *version)
 
 
 def test_a_description_of_100_megabytes_is_not_read(folder):
     where = folder("bpr")
-    with (where / "model.json").open("wb") as file:
-        file.truncate(100 << 20)
+    os.truncate(where / "model.json", 100 << 20)
     refuses(where, "model.json", "at most 1,048,576 are allowed")
 
 
@@ -301,16 +267,7 @@ USERS = Planted.pair().target.users
 
 
 @pytest.mark.parametrize(
-    "ids",
-    [
-        USERS[:-1],
-        [*USERS, "more"],
-        [USERS[1], *USERS[1:]],
-        ["", *USERS[1:]],
-        ["a\rb", *USERS[1:]],
-        ["a" * 1001, *USERS[1:]],
-        ["\x1b[31m", *USERS[1:]],
-    ],
+    "ids", [USERS[:-1], [*USERS, "more"], *([name, *USERS[1:]] for name in (USERS[1], "", "a\rb", "a" * 1001, "\x1b"))]
 )
 def test_ids_that_no_list_may_hold_are_refused(folder, ids):
     where = folder("bpr")
@@ -335,17 +292,13 @@ def test_more_ids_than_memory_are_refused_before_they_are_decoded(folder, monkey
 def test_a_public_key_lets_in_only_models_of_releases_that_it_signed(planted, tmp_path):
     (_, mine), (_, theirs) = create_keys(tmp_path / "mine"), create_keys(tmp_path / "theirs")
     model = EASE().fit(planted.target)
-    signed_by = public_text(read_public_key(mine))
-    of_release = replace(model.origin, release="0" * 64)
-    saved = {
-        "target": model.save(tmp_path / "target"),
-        "unsigned": replace(model, origin=of_release).save(tmp_path / "unsigned"),
-        "signed": replace(model, origin=replace(of_release, release_signed_by=signed_by)).save(tmp_path / "signed"),
-    }
-    for name in ("target", "signed"):
-        assert FittedModel.load(saved[name], public_key=mine).origin.release_signed_by in (None, signed_by)
-    assert FittedModel.load(saved["target"], public_key=theirs).origin.release is None
+    unsigned = replace(model.origin, release="0" * 64)
+    signed = replace(unsigned, release_signed_by=public_text(read_public_key(mine)))
+    for name, origin in (("target", model.origin), ("unsigned", unsigned), ("signed", signed)):
+        replace(model, origin=origin).save(tmp_path / name)
+    for name, key in (("target", mine), ("target", theirs), ("signed", mine)):
+        FittedModel.load(tmp_path / name, public_key=key)
     with pytest.raises(VerificationError, match="signed with a key other than"):
-        FittedModel.load(saved["signed"], public_key=theirs)
+        FittedModel.load(tmp_path / "signed", public_key=theirs)
     with pytest.raises(VerificationError, match="was not signed, or that was not verified"):
-        FittedModel.load(saved["unsigned"], public_key=mine)
+        FittedModel.load(tmp_path / "unsigned", public_key=mine)

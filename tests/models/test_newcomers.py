@@ -137,17 +137,13 @@ def test_a_worthless_release_leaves_the_model_of_the_target_alone(planted, metho
     model = method.fit(planted.target, release_with_rows(worthless, planted.release.users), **how)
     assert model.chosen.trust == Trust(0.0, 0.0)
     assert not model.in_release.any()
-    if method.name in ALONE:
-        how = how if method.options is not None else {}
-        alone = ALONE[method.name].fit(planted.target, **how)
-        everyone = np.arange(60)
-        if method.name == "ridge-release":  # log-odds, in the order of popularity
-            assert all(
-                np.array_equal(np.argsort(-own, kind="stable"), np.argsort(-popular, kind="stable"))
-                for own, popular in zip(model.score(everyone), alone.score(everyone), strict=True)
-            )
-        else:
-            np.testing.assert_array_equal(model.score(everyone), alone.score(everyone))
+    if method.name not in ALONE:
+        return
+    alone = ALONE[method.name].fit(planted.target, **(how if method.options is not None else {}))
+    scores = [one.score(np.arange(60)) for one in (model, alone)]
+    if method.name == "ridge-release":  # log-odds, in the order of popularity
+        scores = [np.argsort(-one, axis=1, kind="stable") for one in scores]
+    np.testing.assert_array_equal(*scores)
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD, ids=lambda method: method.name)
@@ -161,8 +157,7 @@ def test_rows_that_can_only_be_memorised_leave_cold_users_popular_items(popular,
     target, release, validation = popular
     if method.options is not None:
         method = replace(method, options=replace(method.options, epochs=12))
-    ways = [{"chosen": Chosen()}] if method.options is not None else [{"validation": validation}, {"chosen": Chosen()}]
-    for how in ways:
+    for how in [{"chosen": Chosen()}, *([{"validation": validation}] if method.options is None else [])]:
         model = method.fit(target, release, **how)
         assert model.chosen.trust.cold == 0
         assert bases(model, range(150, 160)) == {Basis.POPULARITY}
@@ -170,25 +165,21 @@ def test_rows_that_can_only_be_memorised_leave_cold_users_popular_items(popular,
 
 @pytest.mark.parametrize("trust", [Trust(0.0, 0.0), Trust(1.0, 0.0)])
 def test_the_papers_form_gives_popular_items_to_users_it_cannot_serve(planted, trust):
-    model = PAPER.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=trust))
-    popular = Popularity().fit(planted.target)
-    cold = list(planted.cold)
-    assert [one.item for one in model.recommend(cold, k=9)] == [one.item for one in popular.recommend(cold, k=9)]
+    model, served = (
+        PAPER.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=given))
+        for given in (trust, Trust(1.0, 1.0))
+    )
+    found, popular = (one.recommend(list(planted.cold), k=9) for one in (model, Popularity().fit(planted.target)))
+    assert [one.item for one in found] == [one.item for one in popular]
     assert model.in_release.any() == (trust.warm > 0)
-    served = PAPER.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=Trust(1.0, 1.0)))
     some = np.arange(48)
-    if trust.warm:
-        np.testing.assert_allclose(model.score(some), served.score(some), atol=1e-5)
-    else:
-        assert not np.allclose(model.score(some), served.score(some), atol=1e-5)
+    assert np.allclose(model.score(some), served.score(some), atol=1e-5) == (trust.warm > 0)
 
 
-def test_stand_ins_are_trained_on_when_trust_is_settled(planted):
+def test_stand_ins_are_trained_on_when_trust_is_settled(inputs):
     """Users who are left out to choose by are not left out of the deployed model."""
-    method = EVERY_METHOD[0]
-    stage = source_stage(TrainingData.of(planted.target, planted.release), method)
-    assert len(stage.examples) == 48
-    newcomers = select_newcomers(stage.data, None, seed=0)
-    choosing = SourceStage(stage.target_stage, method.config, newcomers)
-    assert len(choosing.examples) == 32
+    stage = source_stage(inputs, EVERY_METHOD[0])
+    newcomers = select_newcomers(inputs, None, seed=0)
+    choosing = SourceStage(stage.target_stage, EVERY_METHOD[0].config, newcomers)
+    assert (len(stage.examples), len(choosing.examples)) == (48, 32)
     assert choosing.identity != stage.identity  # their checkpoints are not interchangeable

@@ -92,7 +92,7 @@ def test_no_block_size_changes_what_is_recommended(seed, users, items, k, cells,
 
 @given(st.integers(1, 6), st.integers(1, 3000), st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans())
 @settings(deadline=None)
-def test_the_best_of_blocks_are_the_best_of_all(blocks, width, k, seed, rising):
+def test_the_best_of_blocks_are_the_best_of_all_by_sorting(blocks, width, k, seed, rising):
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 50, (3, blocks * width)).astype(np.float32)
     if rising:  # every block displaces all earlier items
@@ -101,7 +101,9 @@ def test_the_best_of_blocks_are_the_best_of_all(blocks, width, k, seed, rising):
     best = BestItems(3, k)
     for start in range(0, blocks * width, width):
         best.add(scores[:, start : start + width], start)
-    for items, best_scores, row, expected in zip(best.items, best.scores, scores, top_items(scores, k), strict=True):
+    for items, best_scores, row, at_once in zip(best.items, best.scores, scores, top_items(scores, k), strict=True):
+        expected = np.argsort(-row, kind="stable")[:k]
+        assert at_once.tolist() == expected.tolist()
         expected = expected[row[expected] > -np.inf]
         assert items[best_scores > -np.inf].tolist() == expected.tolist()
         assert best_scores[: len(expected)].tolist() == row[expected].tolist()
@@ -161,7 +163,7 @@ def small_parts():
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_stopped_run_is_resumed_without_repeating_work(tmp_path):
+def test_a_stopped_run_is_resumed_without_repeating_work_and_otherwise_starts_afresh(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
     model.recommend_to(tmp_path / "whole.parquet", k=5)
     stop_after(path, model, 3, k=5)
@@ -173,13 +175,8 @@ def test_a_stopped_run_is_resumed_without_repeating_work(tmp_path):
     assert blocks == [40]
     assert path.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert sorted(left.name for left in tmp_path.iterdir()) == ["r.parquet", "whole.parquet"]
-
-
-@pytest.mark.usefixtures("small_parts")
-def test_without_resuming_it_starts_afresh(tmp_path):
-    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
+    other, path = whole_model(5, 40, 60), tmp_path / "other.parquet"
     stop_after(path, model, 2)
-    other = whole_model(5, 40, 60)
     other.recommend_to(path)
     assert pl.read_parquet(path).equals(other.recommend(other.users).to_frame())
 
@@ -188,15 +185,14 @@ def test_without_resuming_it_starts_afresh(tmp_path):
 def test_parts_of_another_run_are_not_resumed(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
     stop_after(path, model, 2)
-    one, items = whole_model(4, 40, 60), np.zeros(60, dtype=np.float32)
     for changed, options in (
         (whole_model(5, 40, 60), {}),
         (whole_model(4, 40, 60, interaction=True), {}),
-        (replace(one, users=("x", *one.users[1:])), {"users": model.users}),
-        (replace(one, item_bias=items), {}),
-        (replace(one, uses_history=False), {}),
-        (replace(one, seen=sp.csr_array((40, 60))), {}),
-        (one.without_histories(), {}),
+        (replace(model, users=("x", *model.users[1:])), {"users": model.users}),
+        (replace(model, item_bias=np.zeros(60, dtype=np.float32)), {}),
+        (replace(model, uses_history=False), {}),
+        (replace(model, seen=sp.csr_array((40, 60))), {}),
+        (model.without_histories(), {}),
         (model, {"k": 9}),
         (model, {"users": model.users[::-1]}),
         (model, {"seen": Ratings.from_triples(["u1"], ["i1"])}),
@@ -247,29 +243,22 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
     assert pl.read_parquet(path).equals(model.recommend(model.users).to_frame())
 
 
-@pytest.mark.usefixtures("small_parts")
-def test_a_name_that_is_not_utf_8_is_refused_where_there_are_parts(tmp_path):
-    with pytest.raises(OutputError, match="in parts: its name is not UTF-8"):
-        whole_model(4, 40, 60).recommend_to(tmp_path / "r\udcff.parquet")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_memory_is_checked_before_anything_is_written(tmp_path, monkeypatch):
+def test_refusals_name_the_value_and_come_before_anything_is_written(tmp_path, monkeypatch):
+    model, there = whole_model(4, 40, 60), tmp_path / "there.csv"
+    there.touch()
+    for name, k, error, says in (
+        ("r.txt", 10, ParameterError, r"\.parquet or \.csv, got 'r.txt'"),
+        ("r.csv", 0, ParameterError, "k must be"),
+        ("there.csv", 10, OutputError, "exists already"),
+    ):
+        with pytest.raises(error, match=says):
+            model.recommend_to(tmp_path / name, k=k)
+    with block_sizes(rows=50), pytest.raises(OutputError, match="in parts: its name is not UTF-8"):
+        model.recommend_to(tmp_path / "r\udcff.parquet")
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     with pytest.raises(InputError, match=r"recommending 60 items to 40 users needs about .* MB of memory"):
-        whole_model(4, 40, 60).recommend_to(tmp_path / "r.parquet")
-    assert not list(tmp_path.iterdir())
-
-
-def test_refusals_name_the_value(tmp_path):
-    model = whole_model(4, 4, 6)
-    with pytest.raises(ParameterError, match=r"\.parquet or \.csv, got 'r.txt'"):
-        model.recommend_to(tmp_path / "r.txt")
-    with pytest.raises(ParameterError, match="k must be"):
-        model.recommend_to(tmp_path / "r.csv", k=0)
-    (tmp_path / "r.csv").touch()
-    with pytest.raises(OutputError, match="exists already"):
-        model.recommend_to(tmp_path / "r.csv")
+        model.recommend_to(tmp_path / "r.parquet")
+    assert list(tmp_path.iterdir()) == [there]
 
 
 def test_sparse_models_score_candidates_of_some_users_at_a_time():
@@ -287,14 +276,3 @@ def test_a_loaded_model_holds_five_bytes_a_rating(tmp_path):
     seen = FittedModel.load(tmp_path / "model").seen
     assert (seen.data.itemsize, seen.indices.itemsize, seen.indptr.itemsize) == (1, 4, 4)
     assert np.array_equal(seen.toarray() != 0, model.seen.toarray() != 0)
-
-
-@given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans())
-def test_the_result_equals_sorting_everything(items, k, seed, ties):
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, 4, (3, items)) if ties else rng.standard_normal((3, items))
-    scores = scores.astype(np.float32)
-    scores[rng.random(scores.shape) < 0.2] = -np.inf
-    assert [row.tolist() for row in top_items(scores, k)] == [
-        np.lexsort((np.arange(items), -row))[:k].tolist() for row in scores
-    ]

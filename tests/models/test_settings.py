@@ -63,15 +63,14 @@ def test_settings_are_checked_by_name_type_and_size():
     method = configure("dmf", {"hidden": 7, "dropout": 0, "epochs": MOST, "seed": MOST + 1})
     assert (method.config.hidden, method.config.dropout) == (7, 0.0)
     assert (method.options.epochs, method.options.seed) == (MOST, MOST + 1)
-    with pytest.raises(ParameterError, match="epochs must be at most 1,000,000, got 1,000,001"):
-        configure("dmf", {"epochs": MOST + 1})
-    with pytest.raises(ParameterError, match="hidden must be int, got"):
-        configure("dmf", {"hidden": 7.0})
-    with pytest.raises(ParameterError, match="dropout must be float, got"):
-        configure("dmf", {"dropout": True})
-    with pytest.raises(ParameterError, match=r"method dmf has no setting 'depth': .*hidden"):
-        configure("dmf", {"depth": 3})
-    with pytest.raises(ParameterError, match="there is no method"):
-        configure("dmff", {})
+    for name, settings, says in (
+        ("dmf", {"epochs": MOST + 1}, "epochs must be at most 1,000,000, got 1,000,001"),
+        ("dmf", {"hidden": 7.0}, "hidden must be int, got"),
+        ("dmf", {"dropout": True}, "dropout must be float, got"),
+        ("dmf", {"depth": 3}, r"method dmf has no setting 'depth': .*hidden"),
+        ("dmff", {}, "there is no method"),
+    ):
+        with pytest.raises(ParameterError, match=says):
+            configure(name, settings)
     with pytest.raises(ParameterError, match=r"method dmf has no preset .*paper.*: default"):
         with_preset("dmf", "paper")

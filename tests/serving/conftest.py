@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -79,25 +80,15 @@ class Client:
     app: object
     model: WatchedModel
 
-    def get(self, path, **named):
-        return self.request("GET", path, **named)
-
-    def post(self, path, **named):
-        return self.request("POST", path, **named)
-
     def request(self, method, path, **named):
-        return self.together((method, path, named))[0]
-
-    def together(self, *requests):
-        """Send several requests at the same time."""
-
         async def send():
             transport = httpx.ASGITransport(self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
-                sending = [client.request(method, path, **named) for method, path, named in requests]
-                return await asyncio.gather(*sending)
+                return await client.request(method, path, **named)
 
         return run_in_thread(send())
+
+    get, post = partialmethod(request, "GET"), partialmethod(request, "POST")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 _SERVE = """
 import json, sys
@@ -35,17 +35,19 @@ class Server:
         self.process, self.address = process, address
         self.port = int(address.rpartition(":")[2])
 
-    def get(self, path, **headers):
-        return self.request("GET", path, headers=headers)
-
-    def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        try:
+    def ask(self, method, path, body=None, headers=None):
+        """Return the response, and its body as bytes."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
             connection.request(method, path, body=body, headers=headers or {})
             response = connection.getresponse()
-            return response.status, json.loads(response.read()), response.headers
-        finally:
-            connection.close()
+            return response, response.read()
+
+    def request(self, method, path, body=None, headers=None):
+        response, content = self.ask(method, path, body, headers)
+        return response.status, json.loads(content), response.headers
+
+    def get(self, path, **headers):
+        return self.request("GET", path, headers=headers)
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
@@ -57,10 +59,7 @@ class Server:
             return b"".join(iter(lambda: connection.recv(65536), b""))
 
     def metric(self, name):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        connection.request("GET", "/metrics")
-        lines = connection.getresponse().read().decode().splitlines()
-        connection.close()
+        lines = self.ask("GET", "/metrics")[1].decode().splitlines()
         return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
     def stop(self, how=signal.SIGTERM):

@@ -59,20 +59,23 @@ def test_removed_keys_stop_working_and_new_ones_work(tmp_path):
     assert events == [("keys taken", {"keys": count}) for count in (1, 0, 1)]
 
 
-@pytest.mark.parametrize("fault", ["missing", "not keys", "open to others", "unreadable"])
+FAULTS = {
+    "missing": lambda file: file.unlink(),
+    "not keys": lambda file: file.write_text("nonsense"),
+    "open to others": lambda file: file.chmod(0o604),
+    "unreadable for a moment": lambda file: None,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_while_a_file_cannot_be_used_no_key_is_valid(tmp_path, monkeypatch, fault):
     """Nobody can tell which keys it would have removed."""
     file, events = tmp_path / "keys.json", []
     key = add_key(file, "shop", [Scope.PAGE])
     ring, good = KeyRing(file, lambda event, **facts: events.append(event)), file.read_bytes()
     with monkeypatch.context() as patch:
-        if fault == "missing":
-            file.unlink()
-        elif fault == "not keys":
-            file.write_text("nonsense")
-        elif fault == "open to others":
-            file.chmod(0o604)
-        else:  # for a moment: the file itself does not change
+        FAULTS[fault](file)
+        if fault == "unreadable for a moment":
             patch.setattr("pricdr.serving.keys.read_bounded", too_many_open_files)
         ring.reload()
         ring.reload()

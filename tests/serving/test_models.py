@@ -78,7 +78,6 @@ def a_bug(folder, monkeypatch):
 
 def too_large_for_memory(folder, monkeypatch):
     (folder / "model.json").touch()
-    monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     monkeypatch.setattr("pricdr.models.folder.memory_limit", lambda: 1000)
 
 
@@ -88,20 +87,18 @@ def beyond_reach(folder, monkeypatch):
     folder.symlink_to("x" * 300)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (beyond_reach, "File name too long"),
-        (broken, "model.safetensors"),
-        (of_another_certificate, "certificate"),
-        (with_an_id_that_is_none, "users.txt must hold one user id per line"),
-        (too_large_for_memory, "at most"),
-        (a_bug, "model: ZeroDivisionError"),
-    ],
-)
-def test_a_folder_that_cannot_be_used_is_refused_once_and_the_old_model_stays(
-    saved, folder, monkeypatch, spoil, reason
-):
+REASONS = {
+    beyond_reach: "File name too long",
+    broken: "model.safetensors",
+    of_another_certificate: "certificate",
+    with_an_id_that_is_none: "users.txt must hold one user id per line",
+    too_large_for_memory: "at most",
+    a_bug: "model: ZeroDivisionError",
+}
+
+
+@pytest.mark.parametrize("spoil", REASONS, ids=lambda spoil: spoil.__name__)
+def test_a_folder_that_cannot_be_used_is_refused_once_and_the_old_model_stays(saved, folder, monkeypatch, spoil):
     model = Watched(folder)
     before = model.snapshot
     with monkeypatch.context() as patch:
@@ -109,7 +106,7 @@ def test_a_folder_that_cannot_be_used_is_refused_once_and_the_old_model_stays(
         model.settle()
     assert model.snapshot is before
     assert model.names == ["model refused"]
-    assert reason in model.problem
+    assert REASONS[spoil] in model.problem
     assert model.events[0][1]["reason"] == model.problem
     assert "alice" not in model.problem
     replaced(folder, saved / "two")

@@ -131,9 +131,7 @@ def test_hostile_ids_are_shown_as_text_and_sent_again_as_they_are(plain, user):
     response = ask(plain, user, 1)
     assert response.status_code == 200
     page = Parsed(response.text)
-    assert page.tags.count("script") == 0
-    assert page.tags.count("h1") == 1
-    assert page.tags.count("bdi") >= 1
+    assert (page.tags.count("script"), page.tags.count("h1")) == (0, 1)
     # The field holds the exact id, to be sent again; the heading shows a printable form of it.
     assert page.values("input", "value")[0] == user
     heading = re.search(r'<bdi class="id">(.*?)</bdi></h2>', response.text)[1]
@@ -167,28 +165,26 @@ def test_what_is_invalid_is_refused_next_to_its_field_and_shown_safely(plain, us
 
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
+UNREADABLE = [
+    ({"content": b"id=%ff", "headers": FORM}, 400),
+    ({"content": "id=é".encode(), "headers": FORM}, 400),
+    ({"data": {"id": ["a", "b"]}}, 400),
+    ({"data": {str(at): "x" for at in range(9)}}, 400),
+    ({"data": {"id": "x" * 20_000}}, 413),
+    ({"data": {"id": "x" * 2_000_000}}, 413),
+    ({"json": {"id": "a"}}, 415),
+    ({"files": {"id": b"a"}}, 415),
+    ({}, 415),
+]
 
 
-@pytest.mark.parametrize(
-    ("request_", "status"),
-    [
-        ({"content": b"id=%ff", "headers": FORM}, 400),
-        ({"content": "id=é".encode(), "headers": FORM}, 400),
-        ({"data": {"id": ["a", "b"]}}, 400),
-        ({"data": {str(at): "x" for at in range(9)}}, 400),
-        ({"data": {"id": "x" * 20_000}}, 413),
-        ({"data": {"id": "x" * 2_000_000}}, 413),
-        ({"json": {"id": "a"}}, 415),
-        ({"files": {"id": b"a"}}, 415),
-        ({}, 415),
-    ],
-)
-def test_a_form_that_cannot_be_read_is_refused_with_a_page(plain, request_, status):
-    response = plain.post("/page/user", **request_)
-    assert response.status_code == status
-    assert response.headers["content-type"] == "text/html; charset=utf-8"
-    assert Parsed(response.text).tags.count("h1") == 1
-    assert "Traceback" not in response.text
+def test_a_form_that_cannot_be_read_is_refused_with_a_page(plain):
+    for request, status in UNREADABLE:
+        response = plain.post("/page/user", **request)
+        assert response.status_code == status
+        assert response.headers["content-type"] == "text/html; charset=utf-8"
+        assert Parsed(response.text).tags.count("h1") == 1
+        assert "Traceback" not in response.text
 
 
 def test_a_form_as_a_browser_sends_it_is_read(plain):
@@ -279,28 +275,26 @@ def test_an_evaluation_of_another_model_stops_the_start_but_not_a_running_server
 
 def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plain, companies):
     response = plain.get("/page/certificate")
-    text = words(response)
     for part in (
         "PRIVATE: it may leave the source, within the promise below.",
         "ε = 8, δ = 1e-06, for one rating",
         "What an attacker could learn",
         "What is not protected",
         "Its signature was checked when the model was trained.",
+        "Release 1 of this ledger: epsilon 8 spent of 16 at delta 1e-06",
     ):
-        assert part in text
-    assert "Release 1 of this ledger: epsilon 8 spent of 16 at delta 1e-06" in response.text
+        assert part in words(response)
     assert response.text.count("<img ") == 1
     assert "No release was used." in words(client_for(companies, "without").get("/page/certificate"))
 
 
 def test_the_frontier_is_drawn_and_says_where_it_was_measured_or_how_to_make_one(plain, full):
-    response = full.get("/page/frontier")
+    response, without = full.get("/page/frontier"), words(plain.get("/page/frontier"))
     assert "not on the data of the model served here" in words(response)
     assert response.text.count("<img ") == 1
     assert "The frontier in full" in words(response)
-    text = words(plain.get("/page/frontier"))
-    assert "pricdr reproduce specs/frontier.toml --out results" in text
-    assert "pricdr serve MODEL --frontier" in text
+    assert "pricdr reproduce specs/frontier.toml --out results" in without
+    assert "pricdr serve MODEL --frontier" in without
 
 
 def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():

@@ -156,29 +156,22 @@ def http_client(client):
     return httpx.AsyncClient(transport=httpx.ASGITransport(client.app), base_url="http://localhost")
 
 
-def in_order(client, *requests):
-    """Send requests at the same time; return the numbers and statuses of the responses, in the order they came."""
-    responses = []
+def test_batches_of_one_key_are_admitted_for_what_they_cost(two_keys):
+    client, greedy, other = two_keys
+    requests = [("POST", "/recommendations", {"json": BATCH, "headers": greedy})] * CLIENTS
+    requests += [("GET", ONE, {"headers": other})]
+    requests += [("POST", "/recommendations", {"json": {"users": ["u0"], "k": 1}, "headers": other})]
+    responses = []  # in the order they come
 
-    async def ask(http, number, method, path, named):
+    async def ask(http, number):
+        method, path, named = requests[number]
         responses.append((number, (await http.request(method, path, **named)).status_code))
 
     async def run():
         async with http_client(client) as http:
-            await asyncio.gather(*(ask(http, number, *request) for number, request in enumerate(requests)))
+            await asyncio.gather(*(ask(http, number) for number in range(len(requests))))
 
     run_in_thread(run())
-    return responses
-
-
-def test_batches_of_one_key_are_admitted_for_what_they_cost(two_keys):
-    client, greedy, other = two_keys
-    batches = [("POST", "/recommendations", {"json": BATCH, "headers": greedy})] * CLIENTS
-    of_others = [
-        ("GET", ONE, {"headers": other}),
-        ("POST", "/recommendations", {"json": {"users": ["u0"], "k": 1}, "headers": other}),
-    ]
-    responses = in_order(client, *batches, *of_others)
     answered = [status for _, status in sorted(responses)]
     assert sorted(answered[:CLIENTS]) == [200] * 2 + [503] * (CLIENTS - 2)
     assert answered[CLIENTS:] == [200, 200]
@@ -290,24 +283,13 @@ def test_a_check_that_fails_is_repeated_and_a_slow_one_delays_no_other():
         event.set()
 
 
-class SlowStream(io.StringIO):
-    """A stream that blocks until ``go`` is set."""
-
-    def __init__(self):
-        super().__init__()
-        self.go = threading.Event()
-
-    def write(self, text):
-        self.go.wait(10)
-        return super().write(text)
-
-
 def test_a_log_that_is_not_read_blocks_nothing():
-    stream = SlowStream()
+    stream, go = io.StringIO(), threading.Event()
+    stream.write = lambda text: go.wait(10) and io.StringIO.write(stream, text)
     log = ServerLog(stream, lambda event, **facts: json.dumps({"event": event, **facts}))
     for at in range(25_000):
         log.event("request", at=at)
-    stream.go.set()
+    go.set()
     log.close()
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     dropped = [event["count"] for event in events if event["event"] == "lines lost"]

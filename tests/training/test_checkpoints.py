@@ -36,40 +36,39 @@ def checkpoint(tmp_path):
     return trained_for(3, tmp_path / "run.checkpoint", network())
 
 
+def fresh():
+    new = network()
+    return new, torch.optim.AdamW(new.parameters())
+
+
 def assert_refused(checkpoint, says=""):
-    fresh = network()
-    before, optimizer = (
-        {name: value.clone() for name, value in fresh.state_dict().items()},
-        torch.optim.AdamW(fresh.parameters()),
-    )
+    new, optimizer = fresh()
+    before = {name: value.clone() for name, value in new.state_dict().items()}
     with pytest.raises(InputError) as raised:
-        checkpoint.resume(fresh, optimizer)
+        checkpoint.resume(new, optimizer)
     message = str(raised.value)
     assert str(checkpoint.path) in message
     assert says in message
     assert message.isprintable()
-    assert all(torch.equal(value, before[name]) for name, value in fresh.state_dict().items())
+    assert all(torch.equal(value, before[name]) for name, value in new.state_dict().items())
     assert not optimizer.state_dict()["state"]
 
 
 def test_a_checkpoint_resumes_where_the_run_stood(checkpoint):
     """With buffers of other types: batch normalisation counts its batches in a whole number."""
-    fresh = network()
-    optimizer = torch.optim.AdamW(fresh.parameters())
-    state = checkpoint.resume(fresh, optimizer)
+    new, optimizer = fresh()
+    state = checkpoint.resume(new, optimizer)
     assert (state.epoch, state.stale, state.metric) == (3, 0, float("-inf"))
     assert set(optimizer.state_dict()["state"]) == set(range(6))
-    assert all(torch.equal(value, state.best[name]) for name, value in fresh.state_dict().items())
-    assert fresh[1].num_batches_tracked == 3
+    assert all(torch.equal(value, state.best[name]) for name, value in new.state_dict().items())
+    assert new[1].num_batches_tracked == 3
 
 
 def test_a_unit_that_never_fired_has_moments_of_zero(tmp_path):
     dead = network()
-    with torch.no_grad():
-        dead[2].weight.zero_()
-    fresh = network()
-    optimizer = torch.optim.AdamW(fresh.parameters())
-    assert trained_for(1, tmp_path / "run", dead).resume(fresh, optimizer).epoch == 1
+    torch.nn.init.zeros_(dead[2].weight)
+    new, optimizer = fresh()
+    assert trained_for(1, tmp_path / "run", dead).resume(new, optimizer).epoch == 1
     assert not optimizer.state_dict()["state"][0]["exp_avg_sq"].any()
 
 
@@ -82,6 +81,16 @@ def full(name, value):
 
 
 NAN, INF = float("nan"), float("inf")
+IMPOSSIBLE_RUNS = {
+    "half an epoch": (2.5, 0, 0.1),
+    "epoch zero": (0, 0, 0.1),
+    "no number of epochs": (NAN, 0, 0.1),
+    "infinitely many epochs": (INF, 0, 0.1),
+    "more stale epochs than epochs": (2, 3, 0.1),
+    "stale below zero": (2, -1, 0.1),
+    "no metric": (2, 0, NAN),
+    "an infinite metric": (2, 0, INF),
+}
 TENSORS = {
     "another tensor": (lambda t: t.update(extra=torch.zeros(1)), "'extra' does not belong"),
     "no run": (lambda t: t.pop("run"), "no tensor 'run'"),
@@ -99,14 +108,7 @@ TENSORS = {
     "nan moments": (full("optimizer/0/exp_avg", NAN), "finite"),
     "squares below zero": (full("optimizer/0/exp_avg_sq", -1.0), "optimiser"),
     "no step yet": (full("optimizer/0/step", 0.0), "optimiser"),
-    "half an epoch": (run_of(2.5, 0, 0.1), "is impossible"),
-    "epoch zero": (run_of(0, 0, 0.1), "is impossible"),
-    "no number of epochs": (run_of(NAN, 0, 0.1), "is impossible"),
-    "infinitely many epochs": (run_of(INF, 0, 0.1), "is impossible"),
-    "more stale epochs than epochs": (run_of(2, 3, 0.1), "is impossible"),
-    "stale below zero": (run_of(2, -1, 0.1), "is impossible"),
-    "no metric": (run_of(2, 0, NAN), "is impossible"),
-    "an infinite metric": (run_of(2, 0, INF), "is impossible"),
+    **{name: (run_of(*values), "is impossible") for name, values in IMPOSSIBLE_RUNS.items()},
     "a run of two": (lambda t: t.update(run=torch.zeros(2, dtype=torch.float64)), "of [2]"),
     "a run in whole numbers": (lambda t: t.update(run=torch.tensor([3, 0, 0])), "int64"),
 }

@@ -39,43 +39,39 @@ class Largest(TorchDispatchMode):
 
 
 def matrix(users=USERS, items=ITEMS, per_user=PER_USER):
-    columns = np.sort(np.random.default_rng(1).integers(0, items, (users, per_user)), axis=1)
+    columns = np.random.default_rng(1).integers(0, items, (users, per_user))
     ratings = sp.csr_array(
         (np.ones(columns.size), (np.repeat(np.arange(users), per_user), columns.ravel())), (users, items)
     )
-    ratings.data[:] = 1
+    ratings.data[:] = 1  # an item may have been drawn twice
     return ratings
 
 
 @pytest.fixture(scope="module")
-def stage():
-    users, items = (tuple(map(str, range(count))) for count in (USERS, ITEMS))
+def target():
+    return Ratings(matrix(), *(tuple(map(str, range(count))) for count in (USERS, ITEMS)))
+
+
+@pytest.fixture(scope="module")
+def stage(target):
     config = TargetStageConfig(hidden=HIDDEN, width=WIDTH, other_items=100)
-    return TargetStage(
-        TwoTowers, TrainingData.target_only(Ratings(matrix(), users, items)), config, TrainingOptions(device="cpu")
-    )
+    return TargetStage(TwoTowers, TrainingData.target_only(target), config, TrainingOptions(device="cpu"))
 
 
-def test_the_loss_of_a_batch_allocates_nothing_of_the_size_of_all_items(stage):
+def test_a_step_allocates_nothing_of_the_size_of_all_items_and_their_vectors_no_hidden_layer(stage):
+    """Nor do the vectors depend on how items are cut into blocks."""
     with Largest() as largest:
         loss = stage.step(torch.arange(USERS))
     assert loss.requires_grad
     assert largest.numbers <= USERS * (USERS * PER_USER + 100)  # a score for each user and sampled item
-
-
-def test_vectors_of_all_items_need_no_hidden_layer_of_all_items(stage):
     with Largest() as largest:
         vectors = stage.item_vectors()
     assert vectors.shape == (ITEMS, WIDTH)
     assert largest.numbers == ITEMS * WIDTH
-
-
-def test_vectors_do_not_depend_on_blocks_of_items(stage):
     some = torch.as_tensor([0, 1, 4095, 4096, ITEMS - 1])
     stage.network.eval()
     with torch.no_grad():
-        expected = stage.network.items(some, stage.columns.batch(some))
-    torch.testing.assert_close(stage.item_vectors()[some], expected)
+        torch.testing.assert_close(vectors[some], stage.network.items(some, stage.columns.batch(some)))
 
 
 def test_drawn_items_have_the_distribution_of_listed_ones(monkeypatch):
@@ -118,10 +114,8 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
         assert not rated & set(negatives.tolist())
 
 
-def test_the_loss_over_all_items_is_refused_before_it_is_allocated(monkeypatch):
+def test_the_loss_over_all_items_is_refused_before_it_is_allocated(target, monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
-    users, items = (tuple(map(str, range(count))) for count in (USERS, ITEMS))
-    target = Ratings(matrix(), users, items)
     inputs = TrainingData(target, np.ones((USERS, 4), np.float32), np.ones(USERS, bool))
     with pytest.raises(InputError, match="the paper's loss over all 1,000,001 items needs about"):
         paper._PaperRun(inputs, PaperCDR(config=paper.PaperConfig(hidden=8, width=4)))

@@ -67,10 +67,10 @@ def test_the_expected_loss_is_that_of_all_items():
     logits = torch.randn(6, N)
     exact = mean_cross_entropy(logits, torch.as_tensor(matrix.toarray()).float(), torch.ones(N)).item()
     losses = []
-    for _ in range(2000):
+    for _ in range(1000):
         items, labels, weights = sample_items(rated, N, 4)
         losses.append(mean_cross_entropy(logits[:, items], labels, weights).item())
     spread = torch.tensor(losses)
     error = (spread.std() / len(losses) ** 0.5).item()
-    assert error < 0.02 * exact
+    assert error < 0.03 * exact
     assert abs(spread.mean().item() - exact) < 4 * error

@@ -47,15 +47,6 @@ class Tally:
         alarms, hits = int((guesses & ~truth).sum()), int((guesses & truth).sum())
         return cls(int((~truth).sum()), alarms, int(truth.sum()), hits)
 
-    def __add__(self, other: "Tally") -> "Tally":
-        """Trials of several contests under one bound; it holds for their average, the power bound being concave."""
-        return Tally(
-            self.absent + other.absent,
-            self.false_alarms + other.false_alarms,
-            self.present + other.present,
-            self.hits + other.hits,
-        )
-
     @property
     def trials(self) -> int:
         return self.absent + self.present

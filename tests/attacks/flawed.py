@@ -32,7 +32,7 @@ def thin_svd_release(ratings: Float64Array, *, w: float, dim: int, rng: np.rando
     """Algorithm 1 with JLT as printed, its SVD taken as thin as the reference code takes it.
 
     Wrong for fewer items than users: only ``items`` directions get noise, so every published column lies in the
-    column space of the ratings, whatever w is. ``testing.algorithm_one`` is the corrected form.
+    column space of the ratings, whatever w is. :mod:`tests.attacks.algorithm_one` is the corrected form.
     """
     return _projected(thin_lift(ratings, w), rng.standard_normal((dim, ratings.shape[1])))
 
@@ -109,28 +109,6 @@ def float_noise_release(
     noise = sigma * rng.standard_normal((ratings.shape[0], item_rows.shape[1]))
     signal: Float64Array = np.asarray(sp.csr_array(ratings) @ item_rows)
     return signal + noise
-
-
-def reused_noise_releases(
-    first: Float64Array, second: Float64Array, item_rows: Float64Array, *, sigma: float, rng: np.random.Generator
-) -> tuple[Float64Array, Float64Array]:
-    """Return two releases from one seed, as a generator seeded in the configuration file gives them.
-
-    Wrong because their difference holds no noise at all.
-    """
-    noise = sigma * rng.standard_normal((first.shape[0], item_rows.shape[1]))
-    return first @ item_rows + noise, second @ item_rows + noise
-
-
-def unaccounted_releases(
-    first: Float64Array, second: Float64Array, item_rows: Float64Array, *, sigma: float, rng: np.random.Generator
-) -> tuple[Float64Array, Float64Array]:
-    """Return two releases of nearly the same ratings, each with fresh noise and each said to cost what one costs.
-
-    Wrong because nobody adds up: together they have √2 times the μ that either states.
-    """
-    one, two = (float_noise_release(ratings, item_rows, sigma=sigma, rng=rng) for ratings in (first, second))
-    return one, two
 
 
 def leaky_folder(ratings: Float64Array, *, leak: Leak) -> dict[str, bytes]:

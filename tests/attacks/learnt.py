@@ -23,7 +23,6 @@ from tests.attacks.sensitivity import (
     Formula,
     Neighbours,
     cancelling,
-    distance_ratio,
     learnt_sums,
     one_more_item,
     own_taste,
@@ -73,18 +72,12 @@ def targets(raters: int = 60, *, seed: int = 0) -> tuple[LearntTarget, ...]:
 
 
 def whole_matrix_ours(
-    target: LearntTarget, *, trials: int, rng: np.random.Generator, noise_scale: float = 1.0
+    target: LearntTarget, *, trials: int, rng: np.random.Generator, noise_scale: float = 1.0, rows: slice = slice(None)
 ) -> Tally:
-    """The likelihood ratio over all rows of our release; a ``noise_scale`` below 1 cheats."""
+    """The likelihood ratio over all ``rows`` of our release; a ``noise_scale`` below 1 cheats."""
     truth, published, absent, present = _published(target, trials, rng, noise_scale)
-    scores = likelihood_ratio(published.reshape(trials, -1), absent.reshape(1, -1), present.reshape(1, -1))
-    return Tally.of(truth, decide(scores, rng))
-
-
-def only_own_row_ours(target: LearntTarget, *, trials: int, rng: np.random.Generator) -> Tally:
-    """The same test on the changed user's row alone, its last: what an attack on single rows would see."""
-    truth, published, absent, present = _published(target, trials, rng, 1.0)
-    return Tally.of(truth, decide(likelihood_ratio(published[:, -1], absent[-1:], present[-1:]), rng))
+    seen = (part.reshape(len(part), -1) for part in (published[:, rows], absent[None, rows], present[None, rows]))
+    return Tally.of(truth, decide(likelihood_ratio(*seen), rng))
 
 
 def _published(
@@ -151,10 +144,6 @@ def directions_published_flawed(*, mu: float, trials: int, rng: np.random.Genera
         return float(np.linalg.norm(seen - directions[0]) - np.linalg.norm(seen - directions[1]))
 
     return duel(published, attack, trials=trials, rng=rng)
-
-
-def true_ratio(flaw: Flaw) -> float:
-    return distance_ratio(flaw.formula, flaw.pair)
 
 
 def _direction(pair: Neighbours, ratings: Float64Array) -> Float64Array:

@@ -109,10 +109,11 @@ def row_attack_flawed(
 
 
 def noise_reuse_flawed(setting: Setting, *, trials: int, rng: np.random.Generator) -> Tally:
-    """Who gained a rating between two releases from one seed? Their difference is free of noise."""
+    """Who gained a rating between two releases from one seed? FLAWED: their difference is free of noise."""
     item_rows = unit_rows(setting.dim, rng)
     worlds, truth, given = _single_ratings(trials, rng)
-    first, second = flawed.reused_noise_releases(worlds[0], given, item_rows, sigma=setting.sigma, rng=rng)
+    noise = setting.sigma * rng.standard_normal((trials, setting.dim))
+    first, second = (ratings @ item_rows + noise for ratings in (worlds[0], given))
     change = (worlds[1] - worlds[0]) @ item_rows
     return Tally.of(truth, decide(likelihood_ratio(second - first, np.zeros_like(change), change), rng))
 
@@ -130,11 +131,17 @@ def noise_reuse_ours(setting: Setting, *, trials: int, rng: np.random.Generator,
 
 
 def differencing_flawed(setting: Setting, *, trials: int, rng: np.random.Generator) -> Tally:
-    """A rating that is in both of two releases or in neither, where each release states the price of one."""
+    """A rating that is in both of two releases or in neither, where each release states the price of one.
+
+    FLAWED because nobody adds up: together they have √2 times the μ that either states.
+    """
     item_rows = unit_rows(setting.dim, rng)
     worlds, truth, before = _single_ratings(trials, rng)
     news = (rng.random(worlds[0].shape) < 0.02) * (1 - worlds[1])
-    first, second = flawed.unaccounted_releases(before, before + news, item_rows, sigma=setting.sigma, rng=rng)
+    first, second = (
+        flawed.float_noise_release(ratings, item_rows, sigma=setting.sigma, rng=rng)
+        for ratings in (before, before + news)
+    )
     absent, present = (world @ item_rows for world in worlds)
     scores = likelihood_ratio(first, absent, present)
     scores += likelihood_ratio(second - news @ item_rows, absent, present)

@@ -1,11 +1,6 @@
-"""The attack table: every attack on the variant that it was written for, and on ours.
-
-``FLAWED`` and ``OURS`` are what the tests run; ``python -m tests.attacks.table`` prints them with settings pooled.
-"""
+"""The attack table: every attack on the variant that it was written for, and on ours."""
 
 import math
-import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +12,7 @@ from pricdr import Bounds
 from pricdr.privacy.accounting import mu_of
 from pricdr.strategies import JLT, SJLT
 from tests.attacks import flawed, learnt, rows, transcript, trials
-from tests.attacks.evidence import Tally, guess_bound
+from tests.attacks.evidence import Tally
 from tests.attacks.projection import one_sparse
 from tests.attacks.target import Setting, settings
 
@@ -74,18 +69,18 @@ SHOWN, SIMULATED = "every step shown", "published rows alone, releases simulated
 
 
 def _flawed() -> Iterator[Flawed]:
-    for w in (1.0, 100.0, 100_000.0):
+    for w in (1.0, 100_000.0):
         run: Trial = partial(trials.residual_flawed, w=w, trials=40)
         yield Flawed(RESIDUAL, f"thin SVD, fewer items than users, w = {w:,g}", run, MU, surely=1.0)
     run = partial(trials.sparsity_flawed, attack=one_sparse, nonzeros=1, trials=40)
     yield Flawed(ONE_SPARSE, "SJLT as printed, q = 1/m", run, MU, surely=1.0)
-    for nonzeros in (1, 5, 20, 50):
+    for nonzeros in (5, 20, 50):
         run = partial(trials.sparsity_flawed, nonzeros=nonzeros, trials=40)
         yield Flawed(WALSH, f"SJLT as printed, {nonzeros} non-zeros a row", run, MU, surely=0.97)
-    for nonzeros in (5, 50, 230):
+    for nonzeros in (5, 230):
         run = partial(trials.sparsity_flawed, nonzeros=nonzeros, trials=40, signs_known=True)
         yield Flawed(WALSH, f"SJLT as printed, {nonzeros} non-zeros a row, D known", run, MU, surely=0.97)
-    for density in (0.02, 0.1, 1 / 3, 0.5, 0.7, 0.9, 1.0):
+    for density in (0.1, 0.5, 0.9):
         run = partial(trials.lattice_flawed, density=density, trials=40)
         yield Flawed(LATTICE, f'reference code\'s "FJLT", density {density:.2f}', run, MU, surely=1.0)
     for attack, users, items in ((SEED, 300, 200), (LEAST_SQUARES, 200, 300)):
@@ -126,8 +121,8 @@ def _flawed() -> Iterator[Flawed]:
             yield Flawed(LEARNT, f"ours with 0.7 times the noise, {target}", run, target.mu)
     for name in FAR:
         if "beside" not in name:
-            run = partial(transcript.transcript_ours, replace(ROUNDS[name], noise_scale=0.5), trials=500)
-            yield Flawed(SHOWN, f"ours with half of the noise, {name}", run, ROUNDS[name].mu)
+            run = partial(transcript.transcript_ours, replace(ROUNDS[name], noise_scale=0.4), trials=250)
+            yield Flawed(SHOWN, f"ours with 0.4 times the noise, {name}", run, ROUNDS[name].mu)
     loud = replace(ROUNDS["guided: a popular item"], noise_scale=0.25)
     run = partial(transcript.simulating_ours, loud, trials=300, training=200)
     yield Flawed(SIMULATED, "ours with a quarter of the noise", run, loud.mu)
@@ -135,7 +130,7 @@ def _flawed() -> Iterator[Flawed]:
 
 def _ours() -> Iterator[Ours]:
     for setting in settings(32):
-        yield Ours(f"projections, {setting}", partial(trials.projection_ours, setting, users=64, trials=100), MU)
+        yield Ours(f"projections, {setting}", partial(trials.projection_ours, setting, users=64, trials=40), MU)
     for setting in settings(256):
         yield Ours(f"reconstruction, {setting}", partial(_reconstruction, setting), MU)
     for setting in EVERY:
@@ -153,7 +148,7 @@ def _ours() -> Iterator[Ours]:
         run = _named(LEARNT, learnt.whole_matrix_ours, target, trials=TRIALS)
         yield Ours(f"learnt, {target}", run, target.mu, reached=0.93 if target.tight else 0.0)
     for name, rounds in ROUNDS.items():
-        shown = _named(SHOWN, transcript.transcript_ours, rounds, trials=250 if name in FAR else 80)
+        shown = _named(SHOWN, transcript.transcript_ours, rounds, trials=250 if name in FAR else 40)
         yield Ours(f"{SHOWN}, {name}", shown, rounds.mu)
     for way in ("spectral", "guided"):
         rounds = ROUNDS[f"{way}: a popular item"]
@@ -189,26 +184,3 @@ FAR: Final = [name for name in ROUNDS if "popular" in name and "outside" not in 
 """Where neighbours are nearly as far apart in all steps as claimed."""
 FLAWED: Final = tuple(_flawed())
 OURS: Final = tuple(_ours())
-
-
-def as_markdown(seed: int) -> str:
-    """Run everything, and return the table for people: a line per flawed variant, and all settings of ours together."""
-    rng = np.random.default_rng(seed)
-    ours: dict[str, list[tuple[float, Tally]]] = defaultdict(list)
-    for case in OURS:
-        for attack, tally in case.run(rng=rng).items():
-            ours[attack].append((case.mu, tally))
-    lines = [
-        "| attack | flawed variant | right on it | right on ours | most allowed |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for one in FLAWED:
-        pooled = sum((tally for _, tally in ours[one.attack]), start=Tally(0, 0, 0, 0))
-        allowed = guess_bound(max((mu for mu, _ in ours[one.attack]), default=0.0))
-        shares = [f"{100 * tally.success:.1f} % of {tally.trials:,}" for tally in (one.run(rng=rng), pooled)]
-        lines.append(f"| {one.attack} | {one.variant} | {' | '.join(shares)} | {100 * allowed:.1f} % |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(as_markdown(0))

@@ -191,23 +191,18 @@ def test_an_answerer_that_steals_ids_is_caught_by_dummies():
             attempt(2 * count, 1)
         except VerificationError:
             noticed += 1
-    assert (
-        4 <= noticed <= 36
-    )  # every other position is a dummy's; outside these bounds by chance once in ten million times
+    assert 4 <= noticed <= 36  # every other position is a dummy's; otherwise by chance once in ten million times
 
 
-def test_a_malicious_starter_learns_about_every_id_it_shows():
-    """A limit of every protocol of this kind: a side that shows ids it only guessed learns which of them are there."""
-    guesses, theirs = normalised(CANDIDATES), normalised(CANDIDATES[3:6])
-    state, first = start(guesses)
-    _, second = answer(first, theirs)
+def test_a_starter_learns_about_every_id_it_shows_and_nothing_from_its_own_points():
+    """A limit of every protocol of this kind: a side that shows ids it only guessed learns which of them are there.
+
+    If the answer repeats the first message, its points contain the starter's key twice, and nothing matches.
+    """
+    state, first = start(normalised(CANDIDATES))
+    _, second = answer(first, normalised(CANDIDATES[3:6]))
     assert finish(state, second)[0].users == CANDIDATES[3:6]
     assert second.header.starter_ids == len(CANDIDATES)  # it cannot hide how many it shows, and --at-most limits them
-
-
-def test_a_starter_that_gets_its_own_points_back_finds_nobody():
-    """If the answer repeats the first message, its points contain the starter's key twice, and nothing matches."""
-    state, first = start(normalised(CANDIDATES))
     _, honest = answer(first, normalised(CANDIDATES))
     reflected = Message(honest.header, np.concatenate([first.points, in_byte_order(first.points)]))
     assert finish(state, reflected)[0].users == ()

@@ -47,18 +47,12 @@ def test_a_true_claim_is_refuted_less_often_than_stated(rate, mu):
     assert refuted <= level
 
 
-def test_an_attack_that_is_seldom_sure_but_never_wrong_is_caught():
+def test_an_attack_that_is_seldom_sure_but_never_wrong_is_caught_and_one_that_is_always_right_in_forty_trials():
     """Right in 55 % of all guesses, which the average alone would allow, but without a single false alarm."""
     tally = Tally(absent=2000, false_alarms=0, present=2000, hits=200)
     assert tally.success < guess_bound(0.84)
-    assert tally.refutes(0.84)
     mirrored = Tally(absent=2000, false_alarms=1800, present=2000, hits=2000)
-    assert mirrored.refutes(0.84)
-
-
-def test_complete_success_is_caught_in_forty_trials():
-    assert Tally(20, 0, 20, 20).refutes(0.84)
-    assert Tally(0, 0, 40, 40).refutes(0.84)
+    assert all(one.refutes(0.84) for one in (tally, mirrored, Tally(20, 0, 20, 20), Tally(0, 0, 40, 40)))
     assert not Tally(20, 10, 20, 10).refutes(0.0)
 
 
@@ -84,7 +78,6 @@ def test_a_contest_shows_each_attack_the_same_releases(rng):
     tallies = contest(lambda world: world, attacks, trials=50, rng=rng)
     assert tallies["perfect"].success == 1
     assert sum(seen) == tallies["perfect"].present == tallies["note"].present
-    assert (tallies["perfect"] + tallies["note"]).trials == 100
 
 
 def test_the_right_signal_makes_no_value_impossible(rng):

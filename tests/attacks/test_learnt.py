@@ -5,7 +5,8 @@ import pytest
 
 from pricdr.privacy.mechanism import Run
 from pricdr.randomness import Simulation
-from tests.attacks.learnt import only_own_row_ours, whole_matrix_ours
+from tests.attacks.evidence import Tally, decide
+from tests.attacks.learnt import whole_matrix_ours
 from tests.attacks.table import FAR, ROUNDS, TARGETS, TRIALS
 from tests.attacks.transcript import scored, scored_runs
 from tests.laws import ALPHA, scale_p_value, shape_p_value
@@ -15,7 +16,8 @@ from tests.laws import ALPHA, scale_p_value, shape_p_value
 def test_one_row_does_not_show_what_the_matrix_does(rng):
     """Where raters cancel, the loss is in everybody else's rows: an attack on the user's own would miss it."""
     (target,) = (target for target in TARGETS if target.name == "raters who cancel")
-    assert only_own_row_ours(target, trials=TRIALS, rng=rng).success < 0.55
+    own = slice(-1, None)
+    assert whole_matrix_ours(target, trials=TRIALS, rng=rng, rows=own).success < 0.55
     assert whole_matrix_ours(target, trials=TRIALS, rng=rng).success > 0.6
 
 
@@ -60,14 +62,16 @@ def test_neighbours_are_within_the_claim_in_all_steps_together(name, any_seed):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["spectral: a popular item", "guided: a popular item", "spectral: a user replaced"])
-def test_scores_are_spread_as_the_accounting_says(name, rng):
+@pytest.mark.parametrize("name", ROUNDS)
+def test_who_is_shown_every_step_stays_within_the_bound_and_scores_as_the_accounting_says(name, rng):
     """Sharper than counting guesses: given what was seen, each score is normal with a known mean and spread."""
     target = ROUNDS[name]
-    truth, runs = scored_runs(target, trials=250, rng=rng)
+    truth, runs = scored_runs(target, trials=250 if name in FAR else 40, rng=rng)
+    assert not Tally.of(truth, decide([one.score for one in runs], rng)).refutes(target.mu)
     assert max(one.distance for one in runs) <= target.mu
     normal = np.array([one.normal(int(world)) for world, one in zip(truth, runs, strict=True)])
     assert scale_p_value(normal, 1.0) > ALPHA
     assert shape_p_value(normal, 1.0) > ALPHA
     assert abs(normal.mean()) < 5 / len(normal) ** 0.5
-    assert scale_p_value(0.7 * normal, 1.0) < ALPHA  # what 0.7 times the noise would look like
+    if name in FAR:
+        assert scale_p_value(0.7 * normal, 1.0) < ALPHA  # what 0.7 times the noise would look like

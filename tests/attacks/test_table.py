@@ -7,23 +7,26 @@ import pytest
 from pricdr.privacy.accounting import LATTICE_FACTOR, mu_of
 from pricdr.privacy.steps import total_mu
 from tests.attacks.evidence import guess_bound, refutation_power
-from tests.attacks.learnt import FLAWS, true_ratio
-from tests.attacks.table import FAR, FLAWED, MU, OURS, ROUNDS, TARGETS, TRIALS
+from tests.attacks.learnt import FLAWS
+from tests.attacks.sensitivity import distance_ratio
+from tests.attacks.table import FAR, FLAWED, MU, OURS, ROUNDS, SHOWN, TARGETS, TRIALS
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("case", FLAWED, ids=str)
-def test_the_attack_breaks_its_flawed_variant(case, rng):
+def test_the_attack_breaks_its_flawed_variant(case, rng, record_property):
     tally = case.run(rng=rng)
+    record_property("tally", tally)
     assert tally.refutes(case.claimed), tally
     assert tally.success >= case.surely, tally
     assert not tally.refutes(case.within), tally
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("case", OURS, ids=str)
-def test_ours_stays_within_the_guarantee_and_has_no_more_noise_than_it_needs(case, rng):
+@pytest.mark.parametrize("case", [case for case in OURS if not case.target.startswith(SHOWN)], ids=str)  # test_learnt
+def test_ours_stays_within_the_guarantee_and_has_no_more_noise_than_it_needs(case, rng, record_property):
     tallies = case.run(rng=rng)
+    record_property("tallies", tallies)
     assert tallies.keys() <= {one.attack for one in FLAWED}
     for attack, tally in tallies.items():
         assert not tally.refutes(case.mu), (attack, tally)
@@ -43,9 +46,9 @@ def test_the_power_to_catch_too_little_noise_is_computed():
     assert refutation_power(TRIALS, claimed=MU, true=0.93 * MU / 0.7) > 1 - 1e-5
     assert refutation_power(TRIALS, claimed=MU, true=MU) < 1e-6
     for name in FAR:
-        assert refutation_power(500, claimed=ROUNDS[name].mu, true=0.94 * ROUNDS[name].mu / 0.5) > 1 - 1e-4
+        assert refutation_power(250, claimed=ROUNDS[name].mu, true=0.94 * ROUNDS[name].mu / 0.4) > 1 - 1e-4
 
 
 @pytest.mark.parametrize("flaw", FLAWS, ids=lambda flaw: flaw.name)
 def test_a_flaw_of_learnt_rows_puts_neighbours_farther_apart_than_claimed(flaw):
-    assert true_ratio(flaw) > 3
+    assert distance_ratio(flaw.formula, flaw.pair) > 3

@@ -12,14 +12,7 @@ from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.randomness import Secret, Simulation
 from pricdr.strategies import JLT, SJLT
 from tests.attacks.rows import residue_counts
-from tests.attacks.target import (
-    Opened,
-    Setting,
-    item_names,
-    neighbouring_ratings,
-    publisher,
-    settings,
-)
+from tests.attacks.target import Opened, Setting, item_names, neighbouring_ratings, publisher, settings
 from tests.attacks.trials import coin_ratings, undo_seed
 from tests.laws import ALPHA
 

@@ -22,7 +22,7 @@ from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate, total_mu
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.strategies import Guided, LearnFrom, Spectral
-from tests.attacks.evidence import Tally, decide
+from tests.attacks.evidence import Tally, decide, duel
 from tests.attacks.integer_reference import Transcript, WholeSums, trace_steps
 from tests.attacks.learnt import with_noise
 
@@ -140,6 +140,10 @@ def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np
     def shown(world: int, randomness: Randomness) -> Float64Array:
         return _along(tastes, target.run(world, randomness)["rows"])
 
+    def attacked(world: int) -> Float64Array:
+        with Secret() as secret:
+            return shown(world, secret)
+
     simulated = [
         np.array([shown(world, Simulation(int(rng.integers(2**62)))) for _ in range(training)]) for world in (0, 1)
     ]
@@ -148,12 +152,7 @@ def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np
     ridge = np.trace(spread) / len(spread) * np.eye(len(spread))
     weights = np.linalg.solve(spread + 0.1 * ridge, means[1] - means[0])
     middle = (means[0] + means[1]) / 2
-    truth = rng.random(trials) < 0.5
-    scores = []
-    for world in truth:
-        with Secret() as secret:
-            scores.append(float((shown(int(world), secret) - middle) @ weights))
-    return Tally.of(truth, decide(scores, rng))
+    return duel(attacked, lambda rows: float((rows - middle) @ weights), trials=trials, rng=rng)
 
 
 def _along(tastes: Float64Array, rows: Float64Array) -> Float64Array:
@@ -186,31 +185,18 @@ def rounds_targets() -> dict[str, RoundsTarget]:
         "guided": Guided(guide=GuideOf(sides, users), dim=1),
         "guided, one round": Guided(guide=GuideOf(sides, users), dim=1, refine=False),
     }
-    targets = {
-        f"{way}: {name}": RoundsTarget(strategy, *pair)
-        for name, pair in _ratings_after().items()
-        for way, strategy in ways.items()
-    }
-    before, after = _ratings_after()["a popular item"]
-    everybody = Spectral(dim=1, learn_from=LearnFrom.ALL)
-    targets["outside the list: a popular item"] = RoundsTarget(everybody, after, after, outside=(before, after))
-    targets["listed beside others: a popular item"] = RoundsTarget(everybody, before, after, outside=(after, after))
-    before, after = two_tastes(), two_tastes()
-    after[-1] = 1 - before[-1]
-    for way, strategy in ways.items():
-        targets[f"{way}: a user replaced"] = RoundsTarget(
-            strategy, before, after, bounds=Bounds(clip=float(_ITEMS)), unit=Unit.USER
-        )
-    return targets
-
-
-def _ratings_after() -> dict[str, tuple[Float64Array, Float64Array]]:
-    """Return inputs without and with the last user's rating of the last item, which so many others have rated."""
-    pairs = {}
+    targets = {}
     for name, others in (("the first rating of an item", 0), ("the second rating", 1), ("a popular item", _FOLLOWERS)):
         after = two_tastes()
         after[: max(0, len(after) - 2 * others - 1), -1] = 0  # users of one taste are every second one
         before = after.copy()
         before[-1, -1] = 0
-        pairs[name] = before, after
-    return pairs
+        targets |= {f"{way}: {name}": RoundsTarget(strategy, before, after) for way, strategy in ways.items()}
+    everybody = Spectral(dim=1, learn_from=LearnFrom.ALL)  # on the last of these pairs
+    targets["outside the list: a popular item"] = RoundsTarget(everybody, after, after, outside=(before, after))
+    targets["listed beside others: a popular item"] = RoundsTarget(everybody, before, after, outside=(after, after))
+    before, after = two_tastes(), two_tastes()
+    after[-1] = 1 - before[-1]
+    user = {"bounds": Bounds(clip=float(_ITEMS)), "unit": Unit.USER}
+    targets |= {f"{way}: a user replaced": RoundsTarget(one, before, after, **user) for way, one in ways.items()}
+    return targets

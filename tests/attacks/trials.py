@@ -3,7 +3,7 @@
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -65,12 +65,11 @@ def sparsity_flawed(
     return duel(lambda world: publish(worlds[world]), distinguisher, trials=trials, rng=rng)
 
 
-def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator, size: int = 128, dim: int = 64) -> Tally:
-    worlds = random_worlds((size, size), rng)
-    publish = partial(flawed.reference_fjlt_release, w=PAPER_W, dim=dim, density=density, rng=rng)
-    return duel(
-        lambda world: publish(worlds[world]), lattice(worlds, PAPER_W, dim=dim, density=density), trials=trials, rng=rng
-    )
+def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator) -> Tally:
+    worlds = random_worlds((128, 128), rng)
+    publish = partial(flawed.reference_fjlt_release, w=PAPER_W, dim=64, density=density, rng=rng)
+    attack = lattice(worlds, PAPER_W, dim=64, density=density)
+    return duel(lambda world: publish(worlds[world]), attack, trials=trials, rng=rng)
 
 
 def projection_ours(setting: Setting, *, users: int, trials: int, rng: np.random.Generator) -> dict[str, Tally]:
@@ -97,17 +96,23 @@ def reconstruction_flawed(*, users: int, items: int, rng: np.random.Generator) -
 
 
 def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generator, known_rows: bool) -> Tally:
-    """Least squares on our release: from the true E if ``known_rows``, else from the seeds that an adversary tries."""
+    """Least squares on our release: from the true E if ``known_rows``, else from the seeds that an adversary tries.
+
+    One trial per user: was the cell right that a coin decided?
+    """
     items = item_names(setting.n_items(users))
     ratings, columns, truth = coin_ratings(users, len(items), rng)
     if known_rows:
         with Secret() as secret, Secret() as noise:
             opened = Opened.draw(setting, items, secret)
             published = opened.release(sp.csr_array(ratings.astype(np.int32)), noise)
-        return _cells_right(solve_for_ratings(published, opened.directions), columns, truth)
-    guessed = [setting.strategy.item_rows(items, Simulation(seed), silent) for seed in GUESSED_SEEDS]
-    published = publisher(setting, (ratings, ratings))(0).matrix
-    return _cells_right(most_plausible_ratings(published, guessed), columns, truth)
+        recovered = solve_for_ratings(published, opened.directions)
+    else:
+        published = publisher(setting, (ratings, ratings))(0).matrix
+        guessed = (setting.strategy.item_rows(items, Simulation(seed), silent) for seed in GUESSED_SEEDS)
+        solved = [solve_for_ratings(published, item_rows) for item_rows in guessed]
+        recovered = min(solved, key=lambda cells: float(np.mean(np.minimum(np.abs(cells), np.abs(cells - 1)))))
+    return Tally.of(truth, recovered[np.arange(users), columns] > 0.5)
 
 
 def coin_ratings(
@@ -126,11 +131,6 @@ def coin_ratings(
     columns, truth = rng.integers(items, size=users), rng.random(users) < 0.5
     ratings[np.arange(users), columns] = truth
     return ratings, columns, truth
-
-
-def _cells_right(recovered: Float64Array, columns: npt.NDArray[np.int64], truth: BoolArray) -> Tally:
-    """Count one trial per user: was the cell right that a coin decided?"""
-    return Tally.of(truth, recovered[np.arange(len(recovered)), columns] > 0.5)
 
 
 def undo_constant_seed(published: Float64Array, *, n_items: int, w: float) -> Float64Array:
@@ -166,16 +166,9 @@ def undo_seed(published: npt.ArrayLike, opened: Opened, seed: int) -> Float64Arr
     return solve_for_ratings(steps - noise.draw(0, steps.size).reshape(steps.shape), opened.item_rows)
 
 
-def most_plausible_ratings(published: npt.ArrayLike, candidates: Iterable[npt.ArrayLike]) -> Float64Array:
-    """Return the reconstruction closest to zeros and ones among those that guessed item rows give."""
-    solved = (solve_for_ratings(published, item_rows) for item_rows in candidates)
-    return min(solved, key=lambda ratings: float(np.mean(np.minimum(np.abs(ratings), np.abs(ratings - 1)))))
-
-
 def metadata_flawed(leak: flawed.Leak, *, trials: int, rng: np.random.Generator) -> Tally:
     folders = [flawed.leaky_folder(world, leak=leak) for world in random_worlds((30, 20), rng)]
-    attack = metadata_difference(folders[0], folders[1])
-    return duel(lambda world: folders[world], attack, trials=trials, rng=rng)
+    return _metadata_duel(folders.__getitem__, trials=trials, rng=rng)
 
 
 def metadata_ours(setting: Setting, *, trials: int, rng: np.random.Generator) -> Tally:
@@ -185,8 +178,18 @@ def metadata_ours(setting: Setting, *, trials: int, rng: np.random.Generator) ->
         with tempfile.TemporaryDirectory() as parent:
             return {path.name: path.read_bytes() for path in release(world).save(Path(parent) / "release").iterdir()}
 
-    attack = metadata_difference(folder(0), folder(1))
-    return duel(folder, attack, trials=trials, rng=rng)
+    return _metadata_duel(folder, trials=trials, rng=rng)
+
+
+def _metadata_duel(folder: Callable[[int], Contents], *, trials: int, rng: np.random.Generator) -> Tally:
+    """Prefer the candidate whose own folder has the same metadata; neither where both have."""
+    absent, present = metadata(folder(0)), metadata(folder(1))
+
+    def score(contents: Contents) -> float:
+        seen = metadata(contents)
+        return float(seen == present) - float(seen == absent)
+
+    return duel(folder, score, trials=trials, rng=rng)
 
 
 def metadata(contents: Contents) -> str:
@@ -206,14 +209,3 @@ def metadata(contents: Contents) -> str:
             text = f"{text}: {data!r}"
         shown[name] = text
     return json.dumps(shown)
-
-
-def metadata_difference(absent: Contents, present: Contents) -> Callable[[Contents], float]:
-    """Return a distinguisher that prefers the candidate whose own folder has the same metadata; 0 where both have."""
-    candidates = metadata(absent), metadata(present)
-
-    def score(contents: Contents) -> float:
-        seen = metadata(contents)
-        return float(seen == candidates[1]) - float(seen == candidates[0])
-
-    return score

@@ -29,22 +29,16 @@ def _refused(values, sigma=1.0) -> bool:
 @pytest.mark.parametrize("signal", [0.0, 0.3, 5.0])
 def test_each_floor_refuses_honest_noise_as_often_as_it_may(any_seed, shape, signal):
     """At an error rate that can be seen: one per cent for each level of a floor instead of 10^-12."""
-    alpha, trials = 0.01, 1500
+    alpha, trials, refused = 0.01, 1500, 0
     rng = np.random.default_rng([any_seed, *shape])
     under = (signal * rng.standard_normal(shape)).astype(np.float32)
-    refused = sum(_short_rows(_noise(rng, shape) + under, alpha) for _ in range(trials))
+    for trial in range(trials):
+        noise = _noise(rng, shape)
+        squares = ((noise + under).astype(np.float64) ** 2).sum(axis=1)
+        refused += too_short(squares, shape[1], 0.5 / STEPS, alpha=alpha)
+        assert signal or trial >= 300 or not _refused(noise)
     most = alpha * (len(LEVELS) + 1)
     assert refused <= trials * most + 4 * (trials * most) ** 0.5
-
-
-def _short_rows(values, alpha) -> bool:
-    return too_short((values.astype(np.float64) ** 2).sum(axis=1), values.shape[1], 0.5 / STEPS, alpha=alpha)
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_honest_noise_passes(any_seed, shape):
-    rng = np.random.default_rng([any_seed, *shape])
-    assert not any(_refused(_noise(rng, shape)) for _ in range(300))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +49,8 @@ def test_less_noise_than_stated_is_refused(any_seed, shape, left):
     assert all(_refused((left * _noise(rng, shape)).astype(np.float32)) for _ in range(50))
 
 
-def test_less_noise_in_one_column_or_row_is_refused(any_seed):
+def test_less_noise_in_one_column_or_row_is_refused_and_so_are_copies_of_rows(any_seed):
+    """A signal does not hide that rows are copies."""
     rng = np.random.default_rng(any_seed)
     quiet = _noise(rng, (500, 8))
     quiet[:, 3] *= 0.5
@@ -63,10 +58,6 @@ def test_less_noise_in_one_column_or_row_is_refused(any_seed):
     quiet = _noise(rng, (500, 64))
     quiet[7] *= 0.2
     assert _refused(quiet)
-
-
-def test_a_signal_does_not_hide_that_rows_are_copies(any_seed):
-    rng = np.random.default_rng(any_seed)
     rows = 10 * rng.standard_normal((250, 8)) + _noise(rng, (250, 8))
     assert _refused(np.repeat(rows, 2, axis=0).astype(np.float32))
     assert _refused(np.concatenate([rows, rows]).astype(np.float32))
@@ -92,12 +83,6 @@ def test_what_publish_makes_passes(strategy, unit, bounds, epsilon):
     ratings = Ratings.from_triples(*map(list, zip(*pairs, strict=True)), [5.0] * len(pairs))
     items = [f"i{item}" for item in range(40)]
     for _ in range(5):
-        release = publish(
-            ratings,
-            Guarantee(epsilon=epsilon, delta=1e-6, unit=unit),
-            strategy=strategy,
-            users=users,
-            items=items,
-            bounds=bounds,
-        )
+        guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
+        release = publish(ratings, guarantee, strategy=strategy, users=users, items=items, bounds=bounds)
         check_matrix(release.matrix, release.certificate)

@@ -69,7 +69,7 @@ def test_the_frobenius_norm_concentrates(ratings, strategy, any_seed):
 
 def test_user_norms_stay_inside_the_stated_band(ratings, any_seed):
     """All m users deviate by at most 2√(ℓ/k) + 2ℓ/k relative, ℓ = ln(2m/β), with probability 1 − β."""
-    beta, dim, failures, runs = 0.05, 128, 0, 200
+    beta, dim, failures, runs = 0.05, 128, 0, 100
     log_term = np.log(2 * len(USERS) / beta)
     band = 2 * np.sqrt(log_term / dim) + 2 * log_term / dim
     squares = np.asarray(ratings.matrix.sum(axis=1)).ravel()
@@ -98,16 +98,7 @@ def test_the_hadamard_transform_flattens_sparse_vectors(rng):
 @pytest.mark.parametrize("strategy", [JLT(dim=400), SJLT(dim=400)], ids=str)
 def test_noise_on_rated_users_has_the_certified_scale_too(ratings, strategy, any_seed):
     """The same seed with and without noise has the same E: what differs is the noise, on top of real ratings."""
-    noisy, plain = (
-        publish(
-            ratings,
-            Guarantee(epsilon=2, delta=1e-6),
-            strategy=strategy,
-            users=USERS,
-            insecure_seed=any_seed,
-            insecure_no_noise=no_noise,
-        )
-        for no_noise in (False, True)
-    )
+    guarantee, how = Guarantee(epsilon=2, delta=1e-6), {"strategy": strategy, "users": USERS, "insecure_seed": any_seed}
+    noisy, plain = (publish(ratings, guarantee, insecure_no_noise=no_noise, **how) for no_noise in (False, True))
     np.testing.assert_allclose(np.median(np.linalg.norm(plain.matrix, axis=1)), np.sqrt(20), rtol=0.15)
     assert has_scale((noisy.matrix - plain.matrix).ravel(), noisy.certificate.sigma)

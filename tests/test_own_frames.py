@@ -21,7 +21,6 @@ KINDS = {
     "lazy": FRAME.lazy(),
     "pandas": FRAME.to_pandas(),
     "arrow": FRAME.to_arrow(),
-    "ratings": RATINGS,
 }
 
 

@@ -239,9 +239,6 @@ def test_a_key_that_is_not_there_or_longer_than_any_key_is_named(tmp_path):
 # without this software: the commands of docs/privacy-officer.md, run as they stand
 
 PAGE = Path(__file__).parents[1] / "docs" / "privacy-officer.md"
-SECTION = (
-    PAGE.read_text(encoding="utf-8").partition("## Check a signature without this software\n")[2].partition("\n## ")[0]
-)
 
 
 def _openssl_3() -> bool:
@@ -251,50 +248,37 @@ def _openssl_3() -> bool:
     return re.match(r"OpenSSL ([3-9]|\d\d)\.", version) is not None
 
 
-@pytest.fixture
-def files(tmp_path):
-    """What the page's commands name: a signed release, its public key, and a notice about it."""
-    create_keys(tmp_path / "company.key")
-    release = publish(
-        Ratings.from_triples(["a", "b"], ["x", "y"]), Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=2)
-    )
-    release.save(tmp_path / "movies.release", signing_key=tmp_path / "company.key")
-    revoke(tmp_path / "movies.release", key=tmp_path / "company.key", reason="é", out=tmp_path / "notices")
-    return tmp_path
-
-
-def blocks():
-    """The indented blocks of the section, in order: key, certificate, files, notice."""
-    found = re.findall(r"(?:^ {4}.*\n)+", SECTION, re.MULTILINE)
-    assert len(found) == 4
-    return [re.sub(r"^ {4}", "", block, flags=re.MULTILINE) for block in found]
-
-
-def run(script, folder):
-    return subprocess.run(["bash", "-ec", script], cwd=folder, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.skipif(not _openssl_3(), reason="needs bash and OpenSSL 3 or newer: pkeyutl -rawin")
-def test_every_command_says_what_pricdr_says_and_notices_a_change(files):
-    key, certificate, hashes, notice = blocks()
+def test_every_command_says_what_pricdr_says_and_notices_a_change(tmp_path):
+    _, public = create_keys(tmp_path / "company.key")
+    ratings, promise = Ratings.from_triples(["a", "b"], ["x", "y"]), Guarantee(epsilon=4, delta=1e-6)
+    folder = tmp_path / "movies.release"
+    publish(ratings, promise, strategy=JLT(dim=2)).save(folder, signing_key=tmp_path / "company.key")
+    revoke(folder, key=tmp_path / "company.key", reason="é", out=tmp_path / "notices")
+    section = PAGE.read_text(encoding="utf-8").partition("## Check a signature without this software\n")[2]
+    blocks = re.findall(r"(?:^ {4}.*\n)+", section.partition("\n## ")[0], re.MULTILINE)
+    key, certificate, hashes, notice = (re.sub(r"^ {4}", "", block, flags=re.MULTILINE) for block in blocks)
+
+    def run(script):
+        return subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
     for script, says in (
-        (key, fingerprint(read_public_key(files / "company.key.pub"))),
+        (key, fingerprint(read_public_key(public))),
         (certificate, "Signature Verified Successfully"),
         (hashes, ""),
         (notice, "Signature Verified Successfully"),
     ):
-        done = run(script, files)
+        done = run(script)
         assert done.returncode == 0, done.stderr
         assert says in done.stdout
-        if script is hashes:
-            found = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)
-            assert len(found) == 3
-            assert all(value in (files / "movies.release" / "certificate.json").read_text() for value in found)
-    (notified,) = (files / "notices").iterdir()
+    found = re.findall(r"\b[0-9a-f]{64}\b", run(hashes).stdout)
+    assert len(found) == 3
+    assert all(value in (folder / "certificate.json").read_text() for value in found)
+    (notified,) = (tmp_path / "notices").iterdir()
     for file, old, new, script in (
-        (files / "movies.release" / "certificate.json", b'"epsilon": 4.0', b'"epsilon": 1.0', certificate),
+        (folder / "certificate.json", b'"epsilon": 4.0', b'"epsilon": 1.0', certificate),
         (notified, "é".encode(), b"ee", notice),
     ):
         assert old in file.read_bytes()
         file.write_bytes(file.read_bytes().replace(old, new))
-        assert run(script, files).returncode != 0
+        assert run(script).returncode != 0

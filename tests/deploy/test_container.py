@@ -66,10 +66,8 @@ def test_the_image_of_the_server_differs_in_what_it_installs_and_starts():
     assert text == plain.replace('ENTRYPOINT ["pricdr"] CMD ["--help"]', "END")
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """What the steps of the first stage make, run outside a container in a folder of their own."""
-    place = tmp_path_factory.mktemp("container")
+def environment(place: Path) -> Path:
+    """Return what the steps of the first stage make, run outside a container in a folder of their own."""
     build, prefix = place / "build", place / "pricdr"
     build.mkdir()
     for instruction, arguments in stages()[0]:
@@ -88,12 +86,13 @@ def environment(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_steps_make_an_environment_that_publishes_and_audits(environment, tmp_path):
+def test_the_steps_make_an_environment_that_publishes_and_audits(tmp_path_factory, tmp_path):
+    made = environment(tmp_path_factory.mktemp("container"))
     (tmp_path / "ratings.csv").write_text("user,item\nalice,dune\nbob,emma\ncarol,dune\n")
-    clean = {"PATH": str(environment / "bin"), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path)}
+    clean = {"PATH": str(made / "bin"), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path)}
 
     def run(line: str) -> subprocess.CompletedProcess[str]:
-        words = [str(environment / "bin" / "pricdr"), *line.split()]
+        words = [str(made / "bin" / "pricdr"), *line.split()]
         return subprocess.run(words, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
 
     for line in (

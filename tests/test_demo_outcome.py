@@ -52,8 +52,8 @@ def test_the_tables_hold_means_and_paired_differences_of_each_stratum():
     ndcg, differences = outcome_tables(comparison)
     values = comparison.values[RELEASE]["sampled"]["NDCG@10"][COLD]
     error = values.std(ddof=1) / np.sqrt(40)
-    row = next(row for row in ndcg.rows if row.strong)
-    assert row.cells[:2] == [RELEASE, f"{values.mean():.4f} ± {error:.4f}"]
+    row = next(row for row in ndcg.rows if row[0] == ndcg.strong)
+    assert row[:2] == [RELEASE, f"{values.mean():.4f} ± {error:.4f}"]
     gain = (values - comparison.values[POPULARITY]["sampled"]["NDCG@10"][COLD]).mean()
-    assert differences.rows[0].cells[0] == f"{RELEASE} − {POPULARITY}"
-    assert differences.rows[0].cells[1].startswith(f"{gain:+.3f} [+")
+    assert differences.rows[0][0] == f"{RELEASE} − {POPULARITY}"
+    assert differences.rows[0][1].startswith(f"{gain:+.3f} [+")

@@ -33,7 +33,7 @@ from pricdr.models.base import Method
 from pricdr.models.catalogue import Settings, configure
 from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import write_model
-from pricdr.pages import Bullets, Column, Content, Note, Page, Row, Section, Table, render, sections_of, table
+from pricdr.pages import Bullets, Column, Content, Note, Page, Section, Table, render, sections_of, table
 from pricdr.pages.charts import Dot, dot_plot
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.ledger import Ledger
@@ -224,7 +224,7 @@ def outcome_lines(measured: Comparison) -> Iterator[str]:
     lead, figures, _ = _words(measured, outcome_tables(measured))
     for block in (*figures.blocks, *lead.blocks[1:]):
         if isinstance(block, Table):
-            rows = [[column.name for column in block.columns], *(map(str, row.cells) for row in block.rows)]
+            rows = [[column.name for column in block.columns], *(map(str, row) for row in block.rows)]
             yield from ("", f"{block.caption}:", "")
             yield from ("{:<34}{:<26}{:<26}".format(*row).rstrip() for row in rows)
         else:
@@ -268,15 +268,19 @@ def outcome_tables(measured: Comparison) -> list[Table]:
     rows = []
     for model in measured.models:
         cells = (measured.cell(model, "sampled", stratum, "NDCG@10") for stratum in STRATA)
-        rows.append(Row([model, *cells], strong=model == RELEASE))
+        rows.append([model, *cells])
     columns = [Column(f"{stratum} users", _group(measured, stratum)) for stratum in STRATA]
-    figures = Table("ndcg-table", "NDCG@10, mean ± standard error", [Column("method", numeric=False), *columns], rows)
+    columns = [Column("method", numeric=False), *columns]
+    figures = Table("ndcg-table", "NDCG@10, mean ± standard error", columns, rows, strong=RELEASE)
     pairs = []
     for left, right in _PAIRS:
         found = _differences(measured, left, right).values()
         pairs.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
     caption = "Differences in NDCG@10, user by user, with 95 % intervals"
-    return [figures, table("differences-table", caption, ["difference", *(column.name for column in columns)], pairs)]
+    return [
+        figures,
+        table("differences-table", caption, ["difference", *(column.name for column in columns[1:])], pairs),
+    ]
 
 
 def _group(measured: Comparison, stratum: str) -> str:

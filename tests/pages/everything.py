@@ -9,7 +9,6 @@ from pricdr.pages import (
     Facts,
     Note,
     Page,
-    Row,
     Section,
     SideBySide,
     Table,
@@ -27,12 +26,12 @@ def figures_table() -> Table:
     hover = ("exactly 0.123456", "seed 1: 0.12", "seed 2: 0.13")
     impossible = "NDCG@10 cannot be below MRR@10"
     rows = [
-        Row(["jlt", "yes", Cell("0.9", 0.9, "± 0.01", hover), "0.100", "0.5", "+0.1"]),
-        Row(["sjlt", "yes", Cell("0.25", 0.25, "± 0.01", hover), Cell("0.030", mark=impossible), "–", "-12"]),
-        Row(["spectral", "yes", Cell("1,200", 1200.0, hover=hover), "0.020", "0.7", "+3 [+1, +5]"], strong=True),
-        Row([EVIL, "no", Cell("10", hover=hover), Cell("9", mark=impossible), "0.6", "=1+1"]),
+        ["jlt", "yes", Cell("0.9", 0.9, "± 0.01", hover), "0.100", "0.5", "+0.1"],
+        ["sjlt", "yes", Cell("0.25", 0.25, "± 0.01", hover), Cell("0.030", mark=impossible), "–", "-12"],
+        ["spectral", "yes", Cell("1,200", 1200.0, hover=hover), "0.020", "0.7", "+3 [+1, +5]"],
+        [EVIL, "no", Cell("10", hover=hover), Cell("9", mark=impossible), "0.6", "=1+1"],
     ]
-    return Table("figures-of-all", "All methods | and <b>figures</b>", columns, rows, "A note.")
+    return Table("figures-of-all", "All methods | and <b>figures</b>", columns, rows, "A note.", strong="spectral")
 
 
 def wide_table(columns: int) -> Table:
@@ -40,7 +39,7 @@ def wide_table(columns: int) -> Table:
     heads = [Column("task", numeric=False), Column("method", numeric=False)]
     heads += [Column(f"NDCG@10 {at}") for at in range(columns - 2)]
     cells = [Cell(f"0.{at:04d}", detail="± 0.0021") for at in range(columns - 2)]
-    rows = [Row(["Douban Book→Music (stand-in)", f"EASE with the source (plaintext) {at}", *cells]) for at in range(12)]
+    rows = [["Douban Book→Music (stand-in)", f"EASE with the source (plaintext) {at}", *cells] for at in range(12)]
     return Table(f"wide-{columns}", "A wide table", heads, rows)
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pricdr.errors import ParameterError, printable
-from pricdr.pages import Cell, Column, Page, Row, Section, Table, render, table
+from pricdr.pages import Cell, Column, Page, Section, Table, render, table
 from tests.pages.everything import EVIL, everything
 from tests.pages.parsed import require_self_contained
 
@@ -49,8 +49,8 @@ def test_a_row_of_another_width_is_refused():
 
 def test_marks_are_explained_once_below_the_table():
     rows = [
-        Row([Cell("a"), Cell("1", mark="why"), Cell("2", mark="other")]),
-        Row([Cell("b"), Cell("3", mark="why"), "4"]),
+        [Cell("a"), Cell("1", mark="why"), Cell("2", mark="other")],
+        [Cell("b"), Cell("3", mark="why"), "4"],
     ]
     given = Table("t", "c", [Column("m", numeric=False), Column("x"), Column("y")], rows)
     page = require_self_contained(render(Page("t", [Section("s", [given])])))

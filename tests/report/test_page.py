@@ -22,8 +22,8 @@ def text_of(html):
 def summary(folder):
     """The rows of the table that the page opens with, as a reader sees them, and the sentences beside it."""
     blocks = lead(read_folder(folder))
-    rows = [row for block in blocks if isinstance(block, Table) for row in block.rows]
-    rows = [" ".join(f"{cell.text} {cell.detail}".strip() for cell in row.drawn) for row in rows]
+    rows = [row for block in blocks if isinstance(block, Table) for row in block.drawn]
+    rows = [" ".join(f"{cell.text} {cell.detail}".strip() for cell in row) for row in rows]
     return rows, " ".join(block for block in blocks if isinstance(block, str))
 
 

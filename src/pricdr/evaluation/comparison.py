@@ -313,7 +313,7 @@ def _text_of(tables: Iterable[Table]) -> Iterator[str]:
     """Yield tables line by line, with some figures side by side, and the others below them."""
     for one in tables:
         yield f"  {one.caption}"
-        shown = [[column.name for column in one.columns], *(list(map(str, row.cells)) for row in one.rows)]
+        shown = [[column.name for column in one.columns], *(list(map(str, row)) for row in one.rows)]
         names = sum(not column.numeric for column in one.columns)
         for start in range(names, len(one.columns), _COLUMNS):
             rows = [[*row[:names], *row[start : start + _COLUMNS]] for row in shown]

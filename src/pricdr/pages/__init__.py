@@ -195,32 +195,27 @@ ABSENT: Final = Cell("–")
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a table; its first cell names it. A text stands for ``Cell.of`` it."""
-
-    cells: Sequence[Cell | str]
-    strong: bool = False
-
-    @cached_property
-    def drawn(self) -> tuple[Cell, ...]:
-        """The cells, those given as text too."""
-        return tuple(cell if isinstance(cell, Cell) else Cell.of(cell) for cell in self.cells)
-
-
-@dataclass(frozen=True)
 class Table(Block):
-    """A table that readers can sort, filter and copy. Everything in it is text."""
+    """A table that readers can sort, filter and copy. Everything in it is text; the first cell of a row names it."""
 
     id: str
     caption: str
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[Sequence[Cell | str]]
+    """A text stands for ``Cell.of`` it."""
     note: str = ""
     """A sentence below the table."""
+    strong: str = ""
+    """The name of the row to point out."""
 
     def __post_init__(self) -> None:
-        if widths := {len(row.cells) for row in self.rows} - {len(self.columns)}:
+        if widths := {len(row) for row in self.rows} - {len(self.columns)}:
             raise ParameterError(f"table {self.id} has {len(self.columns)} columns, and rows of {widths}")
+
+    @cached_property
+    def drawn(self) -> list[list[Cell]]:
+        """The rows, cells that were given as text too."""
+        return [[cell if isinstance(cell, Cell) else Cell.of(cell) for cell in row] for row in self.rows]
 
     @property
     def size_class(self) -> str:
@@ -231,14 +226,14 @@ class Table(Block):
     @cached_property
     def marks(self) -> dict[str, str]:
         """A letter for each explanation of a cell."""
-        explained = dict.fromkeys(cell.mark for row in self.rows for cell in row.drawn if cell.mark)
+        explained = dict.fromkeys(cell.mark for row in self.drawn for cell in row if cell.mark)
         return {explanation: chr(ord("a") + at) for at, explanation in enumerate(explained)}
 
 
 def table(id: str, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> Table:
     """Return a table of plain texts, of which the first ``names`` in a row are words and the others numbers."""
     columns = [Column(name, numeric=at >= names) for at, name in enumerate(header)]
-    return Table(id, caption, columns, list(map(Row, rows)))
+    return Table(id, caption, columns, rows)
 
 
 @dataclass(frozen=True)

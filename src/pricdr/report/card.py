@@ -18,7 +18,7 @@ from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, Training, Verdict
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.models.recommend import BASES
-from pricdr.pages import ABSENT, Block, Cell, Column, Content, Details, Row, Table
+from pricdr.pages import ABSENT, Block, Cell, Column, Content, Details, Table
 from pricdr.release.certificate import Certificate
 from pricdr.release.certify import check
 from pricdr.release.readme import statement
@@ -158,7 +158,7 @@ class ModelCard:
                 members = in_stratum & (model.in_release == row)
                 based_on = " or ".join(_BASES[BASES[at].value] for at in np.unique(bases[members]).tolist())
                 if members.any():
-                    rows.append(Row([_group_name(stratum, row=row), f"{int(members.sum()):,}", based_on]))
+                    rows.append([_group_name(stratum, row=row), f"{int(members.sum()):,}", based_on])
         columns = [*_GROUP_COLUMNS, Column("recommendations based on", numeric=False)]
         return Table("card-groups", "The users it knows, by what it knows about them", columns, rows)
 
@@ -187,11 +187,11 @@ def _ranking(evaluation: Evaluation, measured: str, ranking: RankingName) -> lis
     # With one held-out item per user, Recall equals HR and MAP equals MRR.
     redundant = {"Recall", "MAP"} if evaluation.test_items == evaluation.users else set()
     metrics = [name for name in evaluation.metrics(measured, ranking) if name.partition("@")[0] not in redundant]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for stratum, users in _STRATA.items():
         figures = [evaluation.figure(measured, ranking, stratum, metric) for metric in metrics]
         known = next((figure.users for figure in figures if figure is not None), 0)
-        rows.append(Row([users, f"{known:,}", *map(_cell, figures)]))
+        rows.append([users, f"{known:,}", *map(_cell, figures)])
     caption = f"All figures, {ranking} ranking: {_RANKING_NAMES[ranking]}"
     columns = [*_GROUP_COLUMNS, *(Column(metric) for metric in metrics)]
     all_figures = Table(f"card-{ranking}-all", caption, columns, rows)
@@ -211,7 +211,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
     if any(one.about_release for one in judged):
         names, against = ("without the release", "with the release"), "with and without the release"
     columns = [*_GROUP_COLUMNS, *(Column(name) for name in (*names, "difference"))]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for stratum, users in _STRATA.items():
         without, own = (evaluation.figure(name, ranking, stratum, metric) for name in (baseline, measured))
         if without is None or own is None:
@@ -220,7 +220,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
         if one := verdicts.get(stratum):
             change = Cell.of(f"{one.difference:+.4f} [{one.low:+.4f}, {one.high:+.4f}]")
             judgement = Cell(one.verdict.value, strong=one.verdict is Verdict.HELPS)
-        rows.append(Row([users, f"{own.users:,}", _cell(without), _cell(own), change, judgement]))
+        rows.append([users, f"{own.users:,}", _cell(without), _cell(own), change, judgement])
     note = f"{_RANKING_NAMES[ranking].capitalize()}. Compared with {compared}, user by user; 95 % intervals."
     caption, last = f"{metric} {against}, {ranking} ranking", Column("verdict", numeric=False)
     tables = [Table(f"card-{ranking}-gains", caption, [*columns, last], rows, note)]
@@ -230,7 +230,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
             values = [ABSENT if one is None else Cell(f"{one:.4f}") for one in (group.baseline_value, group.value)]
             d = group.difference
             change = ABSENT if d is None else Cell.of(f"{d.mean:+.4f} [{d.low:+.4f}, {d.high:+.4f}]")
-            rows.append(Row([_group_name(group.stratum, row=group.row), f"{group.users:,}", *values, change]))
+            rows.append([_group_name(group.stratum, row=group.row), f"{group.users:,}", *values, change])
     if rows:
         caption = f"{metric} of users with and without a release row in use, {ranking} ranking"
         tables.append(Table(f"card-{ranking}-rows", caption, columns, rows))

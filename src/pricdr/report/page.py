@@ -16,7 +16,7 @@ from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.arms import Axis
 from pricdr.experiments.measured import STRATA, Access, Experiment, MeasuredArm, Measurement, number
 from pricdr.experiments.paper import Table3, contradictions, read_table3, table2, table3_text
-from pricdr.pages import ABSENT, Block, Bullets, Cell, Column, Content, Details, Figure, Row, SideBySide, Table
+from pricdr.pages import ABSENT, Block, Bullets, Cell, Column, Content, Details, Figure, SideBySide, Table
 from pricdr.pages.charts import WIDTH, chart_figure
 from pricdr.privacy.accounting import Calibration
 from pricdr.progress import Progress, silent
@@ -113,7 +113,7 @@ def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False)
     if not full:
         help = "Better than the best model without one and than every control?"
         columns += [Column("share kept"), Column("the release", help, numeric=False)]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for pair, stratum in ((pair, stratum) for stratum in ("cold", "warm") for pair in pairs):
         private = [arm for arm in pair.private_arms(stratum) if arm.epsilon_on_axis() == epsilon]
         base = pair.reference(stratum)
@@ -124,7 +124,7 @@ def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False)
         if not full:
             share = _figure(pair.share(arm), share=True) if stratum == "cold" else ABSENT
             cells += [share, _verdict(pair, arm, stratum)]
-        rows.append(Row([pair.title, stratum, *cells]))
+        rows.append([pair.title, stratum, *cells])
     note = "Without: popularity for cold users, the best model of the target alone for warm ones."
     caption = f"NDCG@10 among {among}, with the best private release at ε = {epsilon:g}"
     return Table("summary-full" if full else "summary", caption, columns, rows, note)
@@ -170,7 +170,7 @@ def every_arm(experiment: Experiment, id: str) -> Table:
             cells.append(_verdict(experiment, arm, stratum) if arm.access is Access.PRIVATE else ABSENT)
         cells += [_figure(experiment.share(arm), share=True)] if shares else []
         cells += [_figure(arm.measured("all", ranking="full")), _figure(arm.measured("all", "HR@10")), _cost(arm)]
-        rows.append(Row(cells))
+        rows.append(cells)
     return Table(id, f"{experiment.title}, every arm", columns, rows)
 
 
@@ -337,7 +337,7 @@ def _table2(folder: ResultsFolder, impossible: Mapping[tuple[str, str], Mapping[
                 for metric in _PAPER_METRICS:
                     ours = ABSENT if arm is None else _figure(arm.measured("all", metric), _refusal(arm, "all"))
                     cells += [Cell(f"{figures[metric]:.4f}", mark=impossible[place].get(metric, "")), ours]
-                rows.append(Row(cells))
+                rows.append(cells)
         absent = "" if experiment is not None and experiment.runs else ": no results of ours"
         tables.append(Details(f"Table 2, {task}{absent}", [Table(f"table2-{at}", task, columns, rows)]))
     return tables

@@ -7,7 +7,7 @@ import pytest
 
 from pricdr.experiments.arms import Arm, DataSpec, Guide, ReleaseSpec, RowContent, resolved, result_key
 from pricdr.experiments.spec import read_specs
-from pricdr.models.catalogue import method_class
+from pricdr.models.catalogue import METHODS, method_class
 from pricdr.models.methods.hetero import SourceStageConfig
 from pricdr.privacy.accounting import Calibration
 from pricdr.strategies import Spectral
@@ -36,6 +36,8 @@ def changed_default(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, valu
     monkeypatch.setattr(field, "default", value)
     monkeypatch.setattr(kind, name, value)
     monkeypatch.setattr(kind.__init__, "__kwdefaults__", {**dict(kind.__init__.__kwdefaults__), name: value})
+    for part in (part for method in METHODS for part in fields(method_class(method)) if type(part.default) is kind):
+        monkeypatch.setitem(vars(part.default), name, value)  # made when its method was defined
 
 
 @pytest.mark.parametrize(

@@ -49,24 +49,18 @@ def test_douban_equals_what_the_authors_released(douban):
         assert (same.matrix != mine.matrix).nnz == 0
 
 
+MOVIES = {"threshold": 3.0, "core": 5}, [2_042, 5_198, 112_825, 4_510, 81_830], (139, 2_089)
+PHONES = {"threshold": None, "core": 3}, [19_265, 22_800, 262_442, 8_593, 125_712], (381, 13_544)
+
+
 @pytest.mark.parametrize(
-    ("folder", "names", "threshold", "core", "expected", "duplicates"),
-    [
-        ("amazon_movie_music", ("movie", "music"), 3.0, 5, [2_042, 5_198, 112_825, 4_510, 81_830], (139, 2_089)),
-        (
-            "amazon_electronics_cell",
-            ("electronic", "cell"),
-            None,
-            3,
-            [19_265, 22_800, 262_442, 8_593, 125_712],
-            (381, 13_544),
-        ),
-    ],
+    ("source", "target", "options", "expected", "duplicates"),
+    [("amazon_movie_music/movie", "music", *MOVIES), ("amazon_electronics_cell/electronic", "cell", *PHONES)],
 )
-def test_joint_cores(folder, names, threshold, core, expected, duplicates):
+def test_joint_cores(source, target, options, expected, duplicates):
     """Products listed in both categories: their ratings in the source are the target's."""
-    source, target = (read_ratings(DATA / folder / f"{name}.csv.gz") for name in names)
-    pair = prepare(source, target, threshold=threshold, core=core)
+    file = DATA / f"{source}.csv.gz"
+    pair = prepare(read_ratings(file), read_ratings(file.with_name(f"{target}.csv.gz")), **options)
     assert sizes(pair) == expected
     assert (len(pair.duplicate_items()), len(pair.source) - len(pair.without_duplicates().source)) == duplicates
 

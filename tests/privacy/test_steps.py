@@ -5,8 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from dp_accounting import dp_event, get_epsilon_gaussian
-from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+from dp_accounting import get_epsilon_gaussian
 from hypothesis import example, given, settings, strategies as st
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
@@ -82,14 +81,6 @@ def test_the_total_is_the_independent_accountants(way, unit, epsilon):
     assert ours == pytest.approx(independent, rel=1e-6)
     assert ours == pytest.approx(epsilon, rel=1e-6)
     assert ours <= epsilon * (1 + 1e-10)
-
-
-@pytest.mark.parametrize("way", ["spectral", "guided"])
-def test_an_accountant_of_losses_agrees_on_the_composition(way):
-    accountant = PLDAccountant()
-    for one in _calibrated(way, "rating"):
-        accountant.compose(dp_event.GaussianDpEvent(1 / _reach(one)))
-    assert accountant.get_epsilon(1e-6) == pytest.approx(4, rel=2e-3)
 
 
 def test_the_two_payers_pay_apart_and_both_the_whole_budget():

@@ -48,23 +48,16 @@ def first_object_decides(file: Path) -> Ratings:
     return Ratings.from_triples(users, items, [value for _, value in counted.values()])
 
 
-def worlds_of(read: Read, folder: Path, case: str) -> tuple[CSR, CSR]:
-    """Return what both files are read as, in rating steps, over the declared users and items."""
-    worlds = []
-    for number, objects in enumerate(NEIGHBOURS[case]):
-        file = folder / f"{number}.jsonl"
-        file.write_text("".join(f"{json.dumps(one)}\n" for one in objects))
-        entries = SETTING.bounds.steps(read(file).select(USERS, ITEMS).matrix)
-        worlds.append(entries.astype(np.int32))
-    return worlds[0], worlds[1]
-
-
 def attack(read: Read, folder: Path, case: str, rng: np.random.Generator) -> tuple[Tally, int]:
     """Guess which file was published, by likelihood ratio over the whole matrix; also return the changed entries."""
-    worlds = worlds_of(read, folder, case)
+    worlds: list[CSR] = []  # what both files are read as, in rating steps, over the declared users and items
+    for objects in NEIGHBOURS[case]:
+        file = folder / "r.jsonl"
+        file.write_text("".join(f"{json.dumps(one)}\n" for one in objects))
+        worlds.append(SETTING.bounds.steps(read(file).select(USERS, ITEMS).matrix).astype(np.int32))
     with Secret() as secret:
         opened = Opened.draw(SETTING, ITEMS, secret)
-    absent, present = (opened.signal(world) for world in worlds)
+    absent, present = map(opened.signal, worlds)
 
     def publish(world: int) -> np.ndarray:
         with Secret() as noise:

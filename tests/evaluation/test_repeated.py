@@ -40,9 +40,8 @@ def test_the_verdict_is_over_the_means_of_the_splits():
     assert "cold users: the release helps" in str(repeated)
     content = json.loads(json.dumps(repeated.to_dict(), allow_nan=False))
     assert content["seeds"] == [4, 5, 6]
-    assert np.subtract(
-        content["models"]["B"]["sampled"]["cold"], content["models"]["A"]["sampled"]["cold"]
-    ).tolist() == (pytest.approx(gains))
+    first, second = (content["models"][model]["sampled"]["cold"] for model in ("A", "B"))
+    assert np.subtract(second, first).tolist() == pytest.approx(gains)
     assert [one["stratum"] for one in content["verdicts"]] == ["warm", "cold"]
 
 

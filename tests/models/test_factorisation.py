@@ -67,7 +67,7 @@ def test_bpr_the_loss_is_the_mean_over_triples():
 @pytest.mark.parametrize("method", [BPR_METHOD, NEUMF_METHOD], ids=lambda method: method.name)
 def test_users_without_ratings_are_all_served_alike_by_what_suits_everybody(planted, method):
     model = replace(method, options=replace(QUICK, epochs=3)).fit(planted.target, chosen=NOTHING_CHOSEN)
-    warm, cold = model.score(np.arange(48)), model.score(np.arange(48, 60))
+    warm, cold = np.split(model.score(np.arange(60)), [48])
     np.testing.assert_allclose(cold, np.tile(cold[0], (12, 1)), atol=1e-6)
     if method is BPR_METHOD:  # which has no network over the mean vector
         np.testing.assert_allclose(cold[0], warm.mean(0), atol=1e-4)

@@ -31,10 +31,12 @@ def test_a_key_is_known_by_its_hash_alone_under_its_name_until_it_expires(tmp_pa
     assert digest not in repr(read_keys(file))
 
 
-@pytest.mark.parametrize("wrong", ["", "shop", "shop.", ".", "other.x", "shop.\ud800", "shop.é", "shop." + "A" * 43])
-def test_an_invalid_key_is_refused(tmp_path, wrong):
+def test_an_invalid_key_is_refused_and_headers_without_a_key_give_none(tmp_path):
     add_key(tmp_path / "keys.json", "shop", [Scope.RECOMMEND])
-    assert KeyRing(tmp_path / "keys.json").authenticate(wrong) is None
+    for wrong in ("", "shop", "shop.", ".", "other.x", "shop.\ud800", "shop.é", "shop." + "A" * 43):
+        assert KeyRing(tmp_path / "keys.json").authenticate(wrong) is None
+    for header in (b"", b"Bearer", b"Basic !!!", b"Basic eA==", b"Bearer \xff", b"Negotiate abc"):
+        assert not presented_key(header)
 
 
 def test_removed_keys_stop_working_and_new_ones_work(tmp_path):
@@ -124,8 +126,3 @@ def test_names_that_would_not_travel_in_a_header_or_exist_are_refused(tmp_path, 
         add_key(tmp_path / "keys.json", name, [Scope.PAGE])
     with pytest.raises(InputError, match="cannot be read"):
         remove_key(tmp_path / "nowhere.json", "shop")
-
-
-@pytest.mark.parametrize("header", [b"", b"Bearer", b"Basic !!!", b"Basic eA==", b"Bearer \xff", b"Negotiate abc"])
-def test_headers_without_a_key_give_none(header):
-    assert not presented_key(header)

@@ -7,8 +7,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final
@@ -19,28 +20,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from pricdr import __version__
-from pricdr.cli import (
-    align,
-    audit,
-    demo,
-    evaluate,
-    export,
-    inspect,
-    keygen,
-    ledger,
-    listing,
-    model,
-    prepare,
-    publish,
-    recommend,
-    report,
-    reproduce,
-    revoke,
-    serve,
-    split,
-    train,
-    verify,
-)
 from pricdr.cli.console import LOG_JSON, fail, log_event, log_lines, say, screen
 from pricdr.cli.options import settings_of
 from pricdr.cli.publish_settings import PublishSettings
@@ -51,30 +30,14 @@ from pricdr.files import require_local
 _INTERRUPTED = "interrupted; no output was left half-written"
 _OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
 """Commands that take one name of many files: a shell replaces a pattern without quotes by all that match."""
-_COMMANDS: Final[Mapping[str, Callable[..., Any] | typer.Typer]] = {
-    "demo": demo.demo,
-    "align": align.app,
-    "publish": publish.publish,
-    "ledger": ledger.app,
-    "keygen": keygen.keygen,
-    "verify": verify.verify,
-    "inspect": inspect.inspect,
-    "export": export.export,
-    "revoke": revoke.revoke,
-    "audit": audit.audit,
-    "split": split.split,
-    "train": train.train,
-    "evaluate": evaluate.evaluate,
-    "recommend": recommend.recommend,
-    "model": model.app,
-    "serve": serve.serve,
-    "serving-key": serve.serving_key,
-    "list": listing.list_names,
-    "prepare": prepare.prepare,
-    "reproduce": reproduce.reproduce,
-    "report": report.report,
-}
+_COMMANDS: Final = (
+    *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "export", "revoke", "audit"),
+    *("split", "train", "evaluate", "recommend", "model", "serve", "serving-key", "list"),
+    *("prepare", "reproduce", "report"),
+)
 """In the order of the work, research last."""
+_ELSEWHERE: Final = {"serving-key": "serve.serving_key", "list": "listing.list_names"}
+"""Functions that their command and its file are not named after."""
 SETTINGS: Final[Mapping[str, type]] = {
     "publish": PublishSettings,
     **dict.fromkeys(("split", "train"), InputSettings),
@@ -120,13 +83,15 @@ def _show_help(context: typer.Context) -> None:
         say(*context.get_help().split("\n"))
 
 
-for name, command in _COMMANDS.items():
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, callback=_show_help, invoke_without_command=True)
-        for inner in command.registered_commands:
+for name in _COMMANDS:
+    file, _, function = _ELSEWHERE.get(name, f"{name}.{name}").partition(".")
+    module = import_module(f"pricdr.cli.{file}")
+    if (group := getattr(module, "app", None)) is not None:
+        app.add_typer(group, name=name, callback=_show_help, invoke_without_command=True)
+        for inner in group.registered_commands:
             inner.cls = _Command
     else:
-        app.command(name, cls=_Command, epilog=publish.EXIT_CODES if name == "publish" else None)(command)
+        app.command(name, cls=_Command, epilog=getattr(module, "EXIT_CODES", None))(getattr(module, function))
 
 
 @app.callback(invoke_without_command=True)

@@ -54,10 +54,7 @@ class _InOrder(TyperGroup):
 
 
 class _Command(TyperCommand):
-    """Refuses addresses such as s3://bucket/file, given as any path, before the command does anything.
-
-    Some commands would otherwise make a folder of that name, or refuse another input first.
-    """
+    """Refuses a path such as s3://bucket/file first of all: some commands would make a folder of that name."""
 
     def parse_args(self, context: Any, words: list[str]) -> list[str]:  # noqa: ANN401 - typer does not export it
         rest = super().parse_args(context, words)
@@ -96,8 +93,7 @@ for name in _COMMANDS:
 
 @app.callback(invoke_without_command=True)
 def root(
-    context: typer.Context,
-    version: Annotated[bool, Option("--version", help="Show the version and exit.")] = False,
+    context: typer.Context, version: Annotated[bool, Option("--version", help="Show the version and exit.")] = False
 ) -> None:
     """Share what your ratings know, not what they say: publish a rating matrix under differential privacy."""
     if version:
@@ -121,10 +117,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Return the exit code of one command.
-
-    0; 1 for a failed check; 2 for bad input or usage; 75 where another run is under way; 130 for an interrupt.
-    """
+    """Return 0; 1 for a failed check, 2 for bad input or usage, 75 if another run is in the way, 130 if interrupted."""
     # Found among the words before they are parsed: wrong usage, too, must be a line of JSON then.
     with screen(json=LOG_JSON in arguments):
         try:

@@ -95,10 +95,8 @@ def answer(
             raise InputError("with this message only the other side learns the common users, but you gave --both")
     reply = _send(out, state, new, lambda at, blinder: protocol.second_message(at, received, blinder), processes)
     header = reply.header
-    say(
-        f"{out}: the other side's {header.starter_ids:,} ids, blinded again, and your {header.answerer_ids:,} ids, "
-        f"blinded{_padding(header.answerer_ids or 0, own)}"
-    )
+    theirs, ours = header.starter_ids, header.answerer_ids or 0
+    say(f"{out}: the other side's {theirs:,} ids, blinded again, and your {ours:,} ids, blinded{_padding(ours, own)}")
     say(f"session {header.session}; SHA-256 of the message: {reply.sha256}")
     if header.who_learns == "both":
         say(f"send {out} back; both sides learn the common users: run align accept on the list when it arrives")
@@ -193,10 +191,7 @@ def _send(
     compute: "Callable[[ProtocolState, Blinder], tuple[Message, ProtocolState]]",
     processes: int | None,
 ) -> "Message":
-    """Write a message, and the state before and after it.
-
-    The state comes first: the same command, after an interruption, reads it again and computes the same bytes.
-    """
+    """Write the state, so that the same command computes the same bytes after an interruption; then the message."""
     from pricdr.alignment.protocol import read_state, write_once
 
     with only_run(state, "nothing was done"):
@@ -231,11 +226,9 @@ def _say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> N
     from pricdr.alignment.messages import record_beside
 
     record = alignment.record
-    say(
-        f"{out}: {record.common_users:,} common users; record of the session: {record_beside(out)}",
-        f"ids shown, dummies included: {record.starter_ids:,} by the side that started, {record.answerer_ids:,} by the "
-        "other",
-    )
+    say(f"{out}: {record.common_users:,} common users; record of the session: {record_beside(out)}")
+    shown = f"{record.starter_ids:,} by the side that started, {record.answerer_ids:,} by the other"
+    say(f"ids shown, dummies included: {shown}")
     if own_ids is not None:
         say(f"{own_ids}: your own spelling of each user; do not send it")
     if not alignment.users:

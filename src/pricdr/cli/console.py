@@ -1,9 +1,8 @@
 """What people see: plain lines on standard output, warnings, errors and progress on standard error.
 
-With ``--log-json`` nobody is there to see it: standard error then has JSON lines, one for each event, and there is no
-text for people. Logs are collected and kept for years, so these lines, and those of ``log`` in ``--config``, hold what
-was asked for and what a certificate discloses, and nothing else that was read off the ratings: no counts, and no
-message that may quote a row.
+With ``--log-json`` standard error has JSON lines instead, one for each event. Logs are kept for years: these lines, and
+those of ``log`` in ``--config``, hold what was asked for and what a certificate discloses, and nothing else that was
+read off the ratings: no counts, and no message that may quote a row.
 """
 
 import json
@@ -34,14 +33,10 @@ _LOG_BEGINS: Final = b'{"time": '
 class _Screen:
     """How the command that runs writes."""
 
-    json: bool = False
-    """Whether standard error has JSON lines instead of text for people."""
-    log: tuple[Path, int] | None = None
-    """A file that events are appended to, and its descriptor."""
-    spent: dict[str, object] = field(default_factory=dict)
-    """The line that this command has added to a ledger, as a failure reports it."""
-    lines: LastReport | None = None
-    """Where progress is reported to; None on a terminal."""
+    json: bool = False  # standard error has JSON lines, and there is no text for people
+    log: tuple[Path, int] | None = None  # a file that events are appended to, and its descriptor
+    spent: dict[str, object] = field(default_factory=dict)  # the line added to a ledger, as a failure reports it
+    lines: LastReport | None = None  # where progress is reported to; None on a terminal
 
 
 _FOR_PEOPLE: Final = _Screen()
@@ -62,10 +57,7 @@ def screen(*, json: bool) -> Iterator[None]:
 
 
 def open_log(path: Path) -> None:
-    """Append the events of this command to a file too, which only its owner can read.
-
-    Any file but a log is refused: a line appended to a ledger or to ratings would damage them.
-    """
+    """Append events to a private file too, if new or a log: a line would damage a ledger or ratings."""
     from pricdr.release.folder import require_outside_releases
 
     if path == Path("-"):
@@ -140,10 +132,8 @@ def event_line(event: str, **facts: object) -> str:
 
 def failure(error: BaseException) -> dict[str, str]:
     """Return what a log says about an error: its type, and the message unless it may quote the ratings."""
-    message: str | None = None
-    if isinstance(error, PriCDRError):
-        message = error.disclosed
-    elif isinstance(error, OSError) and error.errno is not None:
+    message = error.disclosed if isinstance(error, PriCDRError) else None
+    if isinstance(error, OSError) and error.errno is not None:
         message = os.strerror(error.errno)  # not its own text, which may be anything
     return {"error": type(error).__name__, "message": _WITHHELD if message is None else message}
 
@@ -164,10 +154,7 @@ def log_lines(command: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
-    """Yield a bar with the time left on a terminal, and elsewhere the log lines of the command.
-
-    ``what`` is shown until the first report; work that cannot say how far it is still shows a sign of life.
-    """
+    """Yield a bar on a terminal, elsewhere the log lines of the command; ``what`` is shown until the first report."""
     lines = _SCREEN.get().lines
     with display(what) if lines is None else lines.part(what) as report:
         yield report

@@ -14,10 +14,8 @@ from pricdr.errors import InputError, ParameterError, VerificationError
 if TYPE_CHECKING:
     from pricdr.release.inspection import ReleaseChange
 
-_MAX_LINES: Final = 10
-"""Changes within one field, such as the steps, that are shown one by one."""
-_MAX_LENGTH: Final = 80
-"""Characters of a value that is shown on the line of its name."""
+_MAX_LINES: Final = 10  # changes within one field, such as the steps, that are shown one by one
+_MAX_LENGTH: Final = 80  # characters of a value that is shown on the line of its name
 
 
 def inspect(

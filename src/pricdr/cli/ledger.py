@@ -16,10 +16,8 @@ from pricdr.errors import ParameterError
 if TYPE_CHECKING:
     from pricdr.privacy.ledger import Balance
 
-_FAR: Final = 5200
-"""Weeks for which a calendar says something."""
-_MAX_NAMED: Final = 10
-"""Releases that a line names by their numbers."""
+_FAR: Final = 5200  # weeks for which a calendar says something
+_MAX_NAMED: Final = 10  # releases that a line names by their numbers
 FileArgument = Annotated[Path, Argument(help="The ledger file.")]
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
 
@@ -156,10 +154,8 @@ def verify(
     else:
         whose = "the public key that was given" if public_key is not None else "a key that nobody vouched for here"
         say(f"    signed by {whose} (SHA-256 {fingerprint(public_from_text(balance.signed_by))})")
-    if not folders:
-        say("    give the releases made from it to see whether it is an older copy, or another ledger")
-    else:
-        say(f"    it holds every release given ({len(folders)})")
+    hint = "give the releases made from it to see whether it is an older copy, or another ledger"
+    say(f"    {f'it holds every release given ({len(folders)})' if folders else hint}")
     if folders and others:
         numbers = ", ".join(f"{number:,}" for number in others[:_MAX_NAMED])
         numbers += f" and {len(others) - _MAX_NAMED:,} more" if len(others) > _MAX_NAMED else ""

@@ -53,11 +53,8 @@ def _described(registry: Registry[Any]) -> list[dict[str, str | None]]:
             problems.append(str(error))
             continue
         if registry is METHODS:
-            access = kind.data_access()
-            about = {
-                "private": " or ".join(data.privacy_note for data in access),
-                "needs": " or ".join(data.value for data in access),
-            }
+            about = {"private": " or ".join(data.privacy_note for data in kind.data_access())}
+            about["needs"] = " or ".join(data.value for data in kind.data_access())
         else:
             directions = "learnt from the ratings" if kind.learns else "drawn or public"
             about = {"directions": directions, "needs": " and ".join(kind.needs) or "nothing"}

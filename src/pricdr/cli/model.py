@@ -39,6 +39,5 @@ def card(
     if out is None:
         say(*markdown(page).rstrip("\n").split("\n"))
         return
-    as_html = out.suffix.lower().startswith(".htm")
-    write_new(out, (render(page) if as_html else markdown(page)).encode())
+    write_new(out, (render if out.suffix.lower().startswith(".htm") else markdown)(page).encode())
     say(f"{out}: the card of {folder}")

@@ -20,8 +20,8 @@ from pricdr.files import require_local
 T = TypeVar("T")
 _PINNED = "PRICDR_PUBLIC_KEY"
 _MAX_WARNINGS = 5
+# Wrong usage, too, must be a line of JSON, before any file is read.
 _ON_THE_COMMAND_LINE_ALONE: Final = frozenset({"config", LOG_JSON.removeprefix("--")})
-"""Wrong usage, too, must be a line of JSON, before any file is read."""
 
 
 def _require_pinned(given: Path | None) -> Path | None:
@@ -42,8 +42,7 @@ NotPrivateOption: TypeAlias = Annotated[
 ]
 DeviceName: TypeAlias = Literal["auto", "cpu", "cuda"]
 UnitName: TypeAlias = Literal["rating", "user"]
-DEFAULT_UNIT: Final = "rating"
-"""What is protected where nobody says, in every command: the unit of the paper."""
+DEFAULT_UNIT: Final = "rating"  # the unit of the paper
 UnitOption: TypeAlias = Annotated[UnitName, Option(help="Protect one rating, or all ratings of one user.")]
 DimOption: TypeAlias = Annotated[
     int | None, Option(help="Numbers per user.  [default: 8, or 4 below epsilon 4; jlt, sjlt: 200]")
@@ -173,7 +172,6 @@ class JsonOutput:
 
     def __init__(self, path: str) -> None:
         self.path = None if path == "-" else Path(path)
-        """The file; None for standard output."""
         self.stream = sys.stdout
 
 

@@ -1,8 +1,4 @@
-"""``pricdr publish``: the source party's command.
-
-What it shows on the source's own screen may be read off the ratings; none of that goes into the release, into JSON or
-into a log.
-"""
+"""``pricdr publish``: the source's command. Its screen may show what was read off the ratings; JSON and logs do not."""
 
 import hashlib
 import json
@@ -77,8 +73,7 @@ def publish(
     items: Annotated[Path | None, Option(help="The public item universe, one id per line.")] = None,
     columns: ColumnsOption = None,
     engine: Annotated[
-        Literal["duckdb", "spark"],
-        Option(help="Keep ratings on this machine, or on a Spark cluster."),
+        Literal["duckdb", "spark"], Option(help="Keep ratings on this machine, or on a Spark cluster.")
     ] = "duckdb",
     ledger: Annotated[Path | None, Option(help="Count this release against a budget (pricdr ledger init).")] = None,
     sign: Annotated[Path | None, Option(help="Sign with this private key (pricdr keygen).")] = None,
@@ -161,10 +156,7 @@ def _open(
     folder: Path,
     lifetime: ExitStack,
 ) -> "Reading[Any]":
-    """Read ratings into memory; or, until ``lifetime`` ends, into ``folder`` or into Spark, from ``location``.
-
-    Those on disk are not sorted yet.
-    """
+    """Read ratings into memory; or, until ``lifetime`` ends, unsorted into ``folder``, or Spark's of ``location``."""
     from pricdr.data.reading.inputs import find_inputs
     from pricdr.data.workspace import Workspace, sweep
     from pricdr.memory import EXPANSION, VARIABLE, format_bytes, memory_limit
@@ -380,10 +372,7 @@ def _say_result(release: "pricdr.Release", out: Path, *, learnt: bool) -> None:
 
 
 def _dry_run(reading: "Reading[Any]", arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Show noise, cost, remaining budget, memory, time and the text of the certificate; return them for programs.
-
-    What depends on the size of the data is for the source alone, and kept apart.
-    """
+    """Show noise, cost, memory, time and certificate; return them, and apart from them what tells the data's size."""
     from pricdr.memory import format_bytes, memory_limit
     from pricdr.release.readme import statement
 

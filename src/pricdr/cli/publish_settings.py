@@ -1,7 +1,4 @@
-"""``pricdr publish --config FILE``: settings in TOML, and the strategy that they describe.
-
-The file may set every option of the command line by its name, and what is too rarely needed to be an option.
-"""
+"""``pricdr publish --config FILE``: settings too rarely needed to be options, and the strategy that they describe."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -59,8 +56,7 @@ class PublishSettings(InputSettings):
 
 
 ConfigOption: TypeAlias = Annotated[PublishSettings | None, config_option(PublishSettings)]
-_FIELDS: Final = {"fill_guide": "allow_missing", "item_features": "features"}
-"""Settings that strategies call otherwise."""
+_FIELDS: Final = {"fill_guide": "allow_missing", "item_features": "features"}  # what strategies call otherwise
 _GIVEN_BY: Final = {
     "guide": "--guide: a release folder of the other party",
     "features": "item-features in --config: a public table of items",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 RatingsInput: TypeAlias = Path | Query
 FormatName: TypeAlias = Literal["csv", "tsv", "inter", "dat", "jsonl", "parquet"]
 FILES: Final = "a file, a folder, a quoted pattern, or -"
-"""What ratings may be, for --help."""
 
 ColumnsOption: TypeAlias = Annotated[
     str | None,
@@ -29,10 +28,7 @@ ColumnsOption: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingSettings:
-    """How the ratings of a command are read: ``--columns``, and what only ``--config`` sets.
-
-    The documentation shows these texts.
-    """
+    """How ratings are read: ``--columns``, and what only ``--config`` sets. The documentation shows these texts."""
 
     __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True, "use_attribute_docstrings": True}
 
@@ -68,10 +64,7 @@ class ReadingSettings:
             return read_ratings_file(path, threshold=threshold, with_times=with_times, **self.arguments())
 
     def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "MemoryReading":
-        """Read ratings that will count as likes, show a summary, and refuse the file if no rating is left.
-
-        Not for publishing: the refusal would reveal something about the ratings.
-        """
+        """Read likes, show a summary, and refuse a file without any: not for publishing, which would reveal that."""
         reading = self.read(path, threshold, with_times=with_times)
         if reading.all_below and threshold is not None:
             raise InputError(f"{shown(path)}: no rating is at least {threshold:g}")

@@ -101,10 +101,8 @@ def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence
     for spec in tables:
         text = markdown_report(spec, read(out / f"{spec.name}.jsonl"))
         replace_file(out / f"{spec.name}.md", text.encode())
-        if absent[spec.name]:
-            say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(absent[spec.name])})")
-        else:
-            say(*text.split("\n"))
+        why = f"{spec.title}: {NOT_PRESENT} ({'; '.join(absent[spec.name])})"
+        say(*[why] if absent[spec.name] else text.split("\n"))
     for failure in failures:
         warn(f"failed: {failure}")
     if failures:
@@ -157,6 +155,5 @@ def _count_table3(data: Path, out: Path) -> bool:
 
 def _require_some(present: Iterable[bool], data: Path) -> None:
     if not any(present):
-        raise InputError(
-            f"nothing could run: {data} has none of the data; docs/data.md says where each data set is from"
-        )
+        rule = "docs/data.md says where each data set is from"
+        raise InputError(f"nothing could run: {data} has none of the data; {rule}")

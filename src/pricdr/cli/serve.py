@@ -16,9 +16,7 @@ from pricdr.files import only_run
 if TYPE_CHECKING:
     from pricdr.serving.snapshot import Snapshot
 
-
-ScopeName = StrEnum("ScopeName", ["recommend", "page", "metrics"])
-"""What a key gives access to; the library's own would be slow to import."""
+ScopeName = StrEnum("ScopeName", ["recommend", "page", "metrics"])  # the library's own would be slow to import
 
 
 def serve(

@@ -1,9 +1,8 @@
 """``pricdr split``: hold something out, to measure by."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -12,9 +11,6 @@ from pricdr.cli import ratings as reading
 from pricdr.cli.console import say, warn
 from pricdr.cli.options import refuse_given
 from pricdr.errors import InputError, ParameterError
-
-if TYPE_CHECKING:
-    from pricdr.data.reading.read import MemoryReading
 
 
 def split(
@@ -63,10 +59,14 @@ def split(
     else:
         refuse_given(rules, "--train and --test divide the ratings already")
     reading.require_one_stream(*parts.values())
-    each = 1 if test_items is None else test_items
+    each, share, number = 1 if test_items is None else test_items, cold or 0.0, seed or 0
     with new_folder(out, private=True) as staging:
         if ratings is None:
-            made = _divided([how.read_some(path, threshold) for path in parts.values() if path], cold or 0.0, seed or 0)
+            files = [how.read_some(path, threshold) for path in parts.values() if path]
+            made = pricdr.Split.of(*(file.ratings for file in files), cold=share, seed=number)
+            for file, kept, verb in zip(files[1:], (made.test, made.validation), ("tested", "validated"), strict=False):
+                if repeated := len(file.ratings) - len(kept):
+                    warn(f"{file.name}: {repeated:,} ratings are in another file too: they are not {verb} by")
             reason = "without a test rating"
         elif official is not None:
             made = read_official(official, how.read_some(ratings, threshold).ratings.positives().rated())
@@ -77,9 +77,7 @@ def split(
             if timed and (file.times is None or np.isnan(file.times).any()):
                 rule = "--by time needs the time of every rating; say which column it is with --columns …,time=…"
                 raise InputError(f"{file.name}: {rule}")
-            made = pricdr.split(
-                file.ratings, cold=cold or 0.0, seed=seed or 0, test_items=each, ratio=ratio, times=file.times
-            )
+            made = pricdr.split(file.ratings, cold=share, seed=number, test_items=each, ratio=ratio, times=file.times)
             reason = f"with fewer than {each + 2} ratings"
         save_split(made, staging)
     users = {name: int(keep.sum()) for name, keep in made.strata().items()}
@@ -91,12 +89,3 @@ def split(
     if made.not_evaluated:
         say(f"not evaluated: {made.not_evaluated:,} users {reason}, who are trained on")
     say(f"split written to {out}")
-
-
-def _divided(files: "Sequence[MemoryReading]", cold: float, seed: int) -> "pricdr.Split":
-    """Return the split of files to train on, to test and perhaps to validate by; warn of what they repeat."""
-    made = pricdr.Split.of(*(file.ratings for file in files), cold=cold, seed=seed)
-    for file, kept, verb in zip(files[1:], (made.test, made.validation), ("tested", "validated"), strict=False):
-        if repeated := len(file.ratings) - len(kept):
-            warn(f"{file.name}: {repeated:,} ratings are in another file too: they are not {verb} by")
-    return made

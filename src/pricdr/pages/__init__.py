@@ -337,12 +337,7 @@ def notebook(template: str, **shown: Any) -> str:  # noqa: ANN401 - what the tem
 
 
 def summary_html(
-    title: str,
-    facts: Mapping[str, str],
-    *,
-    tables: Sequence[Table] = (),
-    notes: Sequence[str] = (),
-    warning: str = "",
+    title: str, facts: Mapping[str, str], *, tables: Sequence[Table] = (), notes: Sequence[str] = (), warning: str = ""
 ) -> str:
     """Return what a notebook shows of an object: HTML that needs nothing else, for light and dark pages."""
     return notebook("summary", title=title, facts=facts, tables=tables, notes=notes, warning=warning)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
@@ -108,7 +107,7 @@ def main() -> None:
         sys.exit(fail(POSIX_ONLY, 2))
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is signal.SIG_DFL:  # not under nohup
-            signal.signal(ending, _terminate)
+            signal.signal(ending, lambda number, _frame: sys.exit(128 + number))  # with the clean-up of any other exit
     code = run(sys.argv[1:])
     # CPython remembers an interrupt inside code that is made from text, as a dataclass is on import, even when it was
     # handled, and would end the process by the signal, not by our exit code. Running any text makes it forget.
@@ -164,8 +163,3 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     if repr(value) in message and not configured:
         return message
     return f"{message.rstrip('.')}, got {value!r}{' in --config' if configured else ''}"
-
-
-def _terminate(ending: int, _frame: FrameType | None) -> None:
-    """Leave through the same clean-up as any other exit."""
-    raise SystemExit(128 + ending)

@@ -22,10 +22,9 @@ from pricdr.errors import ParameterError, plain, printable
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
+# A number at the beginning of a cell, perhaps behind a sign such as < or ~.
 _NUMBER: Final = re.compile(r"[^\d+−-]{0,2}([+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
-"""A number at the beginning of a cell, perhaps behind a sign such as < or ~."""
-_LINK: Final = re.compile(r"\]\s*[(\[:]")
-"""Behind which a bracket begins a link in Markdown, or defines one."""
+_LINK: Final = re.compile(r"\]\s*[(\[:]")  # the end of a bracket that begins a link in Markdown, or defines one
 
 
 @cache
@@ -53,11 +52,8 @@ def text_template(name: str) -> "Template":
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template is given
-    """Return what a template shows of a value: printable, a number and its % on one line. Jinja escapes it afterwards.
-
-    A macro's output has been through here already, and its line breaks are its own.
-    """
-    if isinstance(value, str) and not hasattr(value, "__html__"):
+    """Return what a template shows of a value: printable, a number and its % on one line; Jinja escapes it then."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):  # a macro's output has been through here already
         return printable(value).replace(" %", "\xa0%")
     return value
 
@@ -72,7 +68,6 @@ class Block:
 
 
 Content: TypeAlias = Sequence[Block | str]
-"""Blocks in the order in which they are shown."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +124,9 @@ class Figure(Block):
     caption: str
     in_words: str
     """What it shows, with its figures: for those who cannot see it, and for all where it could not be drawn."""
-    light: str = ""
-    """In SVG."""
+    light: str = ""  # in SVG, as the next
     dark: str = ""
-    note: str = ""
-    """A sentence behind the caption."""
+    note: str = ""  # a sentence behind the caption
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -147,10 +140,8 @@ class Column:
     """A column of a table: what its head says, and what that means."""
 
     name: str
-    help: str = ""
-    """An explanation, shown to those who point at the head or move there with the keyboard."""
-    numeric: bool = True
-    """Whether cells are aligned and sorted as numbers."""
+    help: str = ""  # an explanation, shown to those who point at the head or move there with the keyboard
+    numeric: bool = True  # cells are aligned and sorted as numbers
 
 
 @dataclass(frozen=True)
@@ -158,14 +149,10 @@ class Cell:
     """One cell: what it shows, and what it tells those who look closer."""
 
     text: str
-    sort: float | str | None = None
-    """What to sort by where it is not what the cell shows: the exact number behind a rounded one."""
-    detail: str = ""
-    """An interval or a standard error, set smaller; it may move to the next line, but only as a whole."""
-    hover: Sequence[str] = ()
-    """Lines for those who point at the cell, such as the exact value and the value of each seed."""
-    mark: str = ""
-    """Why the cell has a letter beside it; the explanations stand below the table."""
+    sort: float | str | None = None  # what to sort by instead, such as the exact number behind a rounded one
+    detail: str = ""  # an interval or a standard error, set smaller; it may move to the next line, but only as a whole
+    hover: Sequence[str] = ()  # lines for those who point at the cell, such as the value of each seed
+    mark: str = ""  # why the cell has a letter beside it; the explanations stand below the table
     strong: bool = False
 
     @classmethod
@@ -184,14 +171,11 @@ class Cell:
             return (self.sort if isinstance(self.sort, str) else self.text).casefold()
         match = _NUMBER.match(self.text.strip())
         value = float(match[1].replace(",", "").replace("−", "-")) if match and self.sort is None else self.sort
-        if value is None or math.isnan(value):
-            return ""
         # In the words of the script that compares them.
-        return repr(float(value)).replace("inf", "Infinity")
+        return "" if value is None or math.isnan(value) else repr(float(value)).replace("inf", "Infinity")
 
 
 ABSENT: Final = Cell("–")
-"""Where there is nothing to show."""
 
 
 @dataclass(frozen=True)
@@ -201,12 +185,9 @@ class Table(Block):
     id: str
     caption: str
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell | str]]
-    """A text stands for ``Cell.of`` it."""
-    note: str = ""
-    """A sentence below the table."""
-    strong: str = ""
-    """The name of the row to point out."""
+    rows: Sequence[Sequence[Cell | str]]  # a text stands for ``Cell.of`` it
+    note: str = ""  # a sentence below the table
+    strong: str = ""  # the name of the row to point out
 
     def __post_init__(self) -> None:
         if widths := {len(row) for row in self.rows} - {len(self.columns)}:
@@ -243,11 +224,10 @@ class Section(Block):
     heading: str
     blocks: "Content | Sequence[Section]" = ()
     id: str = ""
-    """What a link to it names; by default made from the heading."""
 
     @property
     def anchor(self) -> str:
-        """The id, given or made of the heading."""
+        """What a link to it names: the id, or one made of the heading."""
         return self.id or re.sub(r"[^\w]+", "-", self.heading.casefold()).strip("-") or "section"
 
 
@@ -257,8 +237,7 @@ class Page:
 
     title: str
     sections: Sequence[Section] = ()
-    lead: Content = ()
-    """Above all sections: the answer in a few sentences."""
+    lead: Content = ()  # above all sections: the answer in a few sentences
     footer: Sequence[str] = ()
 
 
@@ -286,8 +265,7 @@ def sections_of(template: str, blocks: Mapping[str, Content], **values: object) 
     for sign, group in groupby(signed, key=itemgetter(0)):
         lines = [line for _, line in group]
         if sign == "#":
-            for line in lines:
-                id, heading = line.split(" | ", 1)
+            for id, heading in (line.split(" | ", 1) for line in lines):
                 sections.append(Section(heading, shown := [], id))
         else:
             shown += [block for line in lines for block in blocks[line]] if sign == "@" else _BLOCKS[sign](lines)
@@ -296,19 +274,15 @@ def sections_of(template: str, blocks: Mapping[str, Content], **values: object) 
 
 def render(page: Page) -> str:
     """Return the whole HTML page."""
-    style, script = page_asset("page.css"), page_asset("page.js")
-    hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
-    return template_environment().get_template("page.html.j2").render(page=page, style=style, script=script, **hashes)
+    inline = {"style": page_asset("page.css"), "script": page_asset("page.js")}
+    for name, text in [*inline.items()]:  # a Content-Security-Policy allows them by their hashes
+        inline[f"{name}_hash"] = f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    return template_environment().get_template("page.html.j2").render(page=page, **inline)
 
 
 def page_asset(name: str) -> str:
     """Return the style sheet of all pages, page.css, or their script, page.js."""
     return template_environment().get_template(name).render().strip()
-
-
-def _hash(text: str) -> str:
-    """Return what a Content-Security-Policy calls an inline script or style by."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def markdown(page: Page) -> str:

@@ -17,8 +17,7 @@ from pricdr.pages import Figure
 if TYPE_CHECKING:
     import altair as alt
 
-WIDTH: Final = 290
-"""Of a chart without its axes, in pixels: with them it fits a phone."""
+WIDTH: Final = 290  # of a chart without its axes, in pixels: with them it fits a phone
 INK, MUTED, LINE, PAPER = "#1c2024", "#5a606b", "#d8dce2", "#ffffff"
 # After Okabe and Ito, darkened or lightened so that each has a contrast of 3 with the paper.
 SERIES: Final = ("#0072b2", "#d55e00", "#00835f", "#ad5690", "#a87400", "#3f97c9", "#3d444d", "#7b828d")
@@ -60,10 +59,7 @@ _THEME: Final[dict[str, Any]] = {
 def chart_figure(
     id: str, caption: str, draw: "Callable[[], alt.TopLevelMixin]", *, in_words: str, note: str = ""
 ) -> Figure:
-    """Draw a chart in the colours and fonts of pages; ``in_words`` has its figures, for those who cannot see it.
-
-    Where charts cannot be drawn here, the figure is its words.
-    """
+    """Draw a chart in the colours and fonts of pages; where charts cannot be drawn here, the figure is its words."""
     try:
         REPORT.require()
     except MissingExtraError as error:
@@ -103,10 +99,7 @@ class Dot(NamedTuple):
 def dot_plot(
     id: str, caption: str, dots: Sequence[Dot], *, label: str, strong: str = "", digits: int = 3, note: str = ""
 ) -> Figure | None:
-    """Return a figure with a dot and an interval for every finite value, or None where there is nothing to draw.
-
-    ``label`` is what the axis shows, ``strong`` the row to point out, ``note`` a sentence behind the caption.
-    """
+    """Return a figure with a dot and an interval for every finite value, or None where there is nothing to draw."""
     rows: list[dict[str, Any]] = []
     for dot in (dot for dot in dots if math.isfinite(dot.mean)):
         text, low, high = f"{dot.mean:.{digits}f}", dot.mean, dot.mean

@@ -19,6 +19,7 @@ from fastapi import Depends, FastAPI, Path as PathParameter, Query as QueryParam
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic_core import PydanticCustomError, to_json
 from starlette.exceptions import HTTPException
@@ -39,13 +40,10 @@ _ID: Final[dict[str, Any]] = {
     "max_length": MAX_ID_LENGTH,
     "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$",  # the rule of data/ids.py, for OpenAPI
 }
-_BATCH_USERS: Final = (2000, 8000)
-"""Users in the batches of one caller, and of all, that are being answered."""
-_PAGES_AT_ONCE: Final = 4
-"""Pages that are rendered at the same time, in threads; others wait."""
+_BATCH_USERS: Final = (2000, 8000)  # in the batches of one caller, and of all, that are being answered
+_PAGES_AT_ONCE: Final = 4  # rendered in threads; others wait
 _REFUSED: Final = "the newest model folder cannot be used, so an older model is being served; the log says why"
-_OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
-"""Paths that need no key."""
+_OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})  # paths that need no key
 _BODY_BYTES: Final = 1 << 20
 _CONTROL: Final = re.compile(CONTROLS)
 _POLICY: Final = (
@@ -265,8 +263,7 @@ def create_app(
     @app.get("/metrics", responses=_refusals(401, 403), response_class=PlainTextResponse)
     async def measurements() -> Response:
         """Return counts and durations of requests and answers, memory, and the state of the model."""
-        kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(generate_latest(metrics.registry), headers={"content-type": kind})
+        return Response(generate_latest(metrics.registry), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
     @app.exception_handler(RequestValidationError)
     @app.exception_handler(HTTPException)
@@ -320,6 +317,7 @@ class Gate:
             return
         started, status, size = perf_counter(), 0, 0
         state, path = scope.setdefault("state", {}), scope["path"]
+        on_page = path in {"/", "/page"} or path.startswith("/page/")
 
         async def receive_some() -> Message:
             nonlocal size
@@ -340,10 +338,12 @@ class Gate:
             headers = _checked_headers(scope, self.hosts)
             state["caller"] = (scope.get("client") or [""])[0]
             if self.keys is not None and path not in _OPEN:
-                state["caller"] = state["key"] = _authenticated(self.keys, headers, path)
+                # An unknown path needs the scope that most keys have.
+                needed = Scope.METRICS if path == "/metrics" else Scope.PAGE if on_page else Scope.RECOMMEND
+                state["caller"] = state["key"] = _authenticated(self.keys, headers, needed)
             await self.app(scope, receive_some, send_on)
         except Exception as error:
-            response = self._response(error, path)
+            response = self._response(error, on_page=on_page)
             if not status:  # otherwise part of a response has been sent, and nothing can be added to it
                 await response(scope, receive, send_on)
         finally:
@@ -354,46 +354,31 @@ class Gate:
                 ms, key = round(seconds * 1e3, 2), state.get("key")
                 self.log.event("request", method=scope["method"], route=route, status=status, ms=ms, key=key)
 
-    def _response(self, error: Exception, path: str) -> Response:
-        if isinstance(error, RequestValidationError):
-            error = HTTPException(422, _describe(error.errors()[0]))
+    def _response(self, error: Exception, *, on_page: bool) -> Response:
+        if isinstance(error, RequestValidationError):  # where the first one is, and the rule it breaks
+            first = error.errors()[0]
+            place = [f"{part}: " for part in first["loc"] if part in _LOCATIONS][-1:]
+            rule = _RULES.get(first["type"], first["msg"][:1].lower() + first["msg"][1:])
+            error = HTTPException(422, "".join([*place, rule]))
         elif not isinstance(error, HTTPException):  # a bug: the client learns only that there was one
             self.log.fault(error)
             error = HTTPException(500, "internal error; see the server's log")
         status, message = error.status_code, _MESSAGES.get(error.detail, error.detail)
-        response = page.error_page(status, message) if _is_page(path) else JSONResponse({"error": message}, status)
+        response = page.error_page(status, message) if on_page else JSONResponse({"error": message}, status)
         response.headers.update(error.headers or {})
         for challenge in _CHALLENGES if status == 401 else ():
             response.headers.append("www-authenticate", challenge)
         return response
 
 
-def _describe(error: dict[str, Any]) -> str:
-    """Return one line about an error that pydantic found: where it is, and the rule it breaks."""
-    locations = [str(part) for part in error["loc"] if part in _LOCATIONS]
-    message = _RULES.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])
-    return f"{locations[-1]}: {message}" if locations else message
-
-
-def _authenticated(keys: KeyRing, headers: dict[bytes, bytes], path: str) -> str:
+def _authenticated(keys: KeyRing, headers: dict[bytes, bytes], needed: Scope) -> str:
     """Return the name of the key of a request; refuse one without a valid key, or without the scope."""
     if (known := keys.authenticate(presented_key(headers.get(b"authorization", b"")))) is None:
         raise HTTPException(401, "a valid API key is required")
     name, scopes = known
-    # An unknown path needs the scope that most keys have.
-    needed = Scope.METRICS if path == "/metrics" else Scope.PAGE if _is_page(path) else Scope.RECOMMEND
     if needed not in scopes:
         raise HTTPException(403, f"this API key does not have the scope {needed}")
     return name
-
-
-def _is_page(path: str) -> bool:
-    """Return whether a path is a page for people.
-
-    >>> _is_page("/page/user"), _is_page("/pages")
-    (True, False)
-    """
-    return path in {"/", "/page"} or path.startswith("/page/")
 
 
 def _checked_headers(scope: Connection, hosts: frozenset[str] | None) -> dict[bytes, bytes]:

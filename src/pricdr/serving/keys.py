@@ -1,7 +1,6 @@
 """API keys: who may send requests, and which. The file holds only hashes, so reading it gives nobody a key.
 
-Slow hashes (scrypt, Argon2) protect passwords, which can be guessed. A key is 32 random bytes: it cannot be guessed,
-however fast the hash, and a slow one would add milliseconds to every request.
+Fast hashes: a key is 32 random bytes, not a password that can be guessed, and a slow hash would delay every request.
 """
 
 import base64
@@ -50,14 +49,13 @@ class Key(BaseModel):
 
 
 _FILE: Final = TypeAdapter(dict[Annotated[str, Field(pattern=f"^{_NAME}$")], Key])
-"""An object of keys, by their names."""
 
 
 class KeyRing:
-    """The valid keys: those of a file that is read again and again, so that removed keys stop working.
+    """The keys of a file that is read again and again, so that removed keys stop working.
 
-    Starting without keys is an error. Once the last key has been removed, every request is refused; so it is while the
-    file is missing or cannot be used, since nobody can tell which keys it would have removed.
+    Starting without keys is an error. With the last key removed, every request is refused; so it is while the file
+    cannot be used, since nobody can tell which keys it would have removed.
     """
 
     def __init__(self, path: Path, report: Report = lambda event, **facts: None) -> None:

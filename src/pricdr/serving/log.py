@@ -8,10 +8,8 @@ from threading import Thread
 from traceback import extract_tb
 from typing import Final, TextIO, TypeAlias
 
-_MAX_QUEUED: Final = 10_000
-"""Lines that may wait to be written; when the log reader falls behind, further ones are only counted."""
-Report: TypeAlias = Callable[..., None]
-"""Called with the name of an event and facts about it."""
+_MAX_QUEUED: Final = 10_000  # lines that may wait to be written; further ones are only counted
+Report: TypeAlias = Callable[..., None]  # called with the name of an event and facts about it
 
 
 class ServerLog(logging.Handler):

@@ -16,16 +16,11 @@ from pricdr.extras import FAISS
 from pricdr.models.fitted import FittedModel
 from pricdr.models.recommend import SCORES_AT_ONCE, top_items
 
-MAX_ROWS: Final = 32
-"""Users scored in one product: more would save no time, and make the first of them wait."""
-EXACT_UP_TO: Final = 1_000_000
-"""Up to this many items, all of them are scored for every request."""
-Ranked: TypeAlias = tuple[IntArray, Float32Array]
-"""Positions of items, best first, and their scores."""
-_OVERSAMPLING: Final = 4
-"""Candidates for each item requested: they are scored again in full precision, and the best are kept."""
-_SAMPLES_PER_CELL: Final = 48
-"""Items for each cell that the index is trained on."""
+MAX_ROWS: Final = 32  # users scored in one product: more would save no time, and make the first of them wait
+EXACT_UP_TO: Final = 1_000_000  # items, all of which are scored for every request
+Ranked: TypeAlias = tuple[IntArray, Float32Array]  # positions of items, best first, and their scores
+_OVERSAMPLING: Final = 4  # candidates for each item requested, which are scored again in full precision
+_SAMPLES_PER_CELL: Final = 48  # items for each cell that the index is trained on
 
 
 class ExactSearch:

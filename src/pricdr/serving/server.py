@@ -20,10 +20,8 @@ from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.snapshot import Snapshot, WatchedModel
 
-_CONNECTIONS: Final = 1000
-"""Open at the same time; further requests get 503."""
-_SHUTDOWN_SECONDS: Final = 8
-"""For requests in flight when the server is stopped."""
+_CONNECTIONS: Final = 1000  # open at the same time; further requests get 503
+_SHUTDOWN_SECONDS: Final = 8  # for requests in flight when the server is stopped
 
 
 def serve(
@@ -43,10 +41,9 @@ def serve(
     ready: Callable[[str, Snapshot], None],
     poll_interval: float = 1.0,
 ) -> None:
-    """Serve the model in a folder until told to stop; requests in flight then have some seconds to finish.
+    """Serve the model in a folder until told to stop, with the options of ``pricdr serve``.
 
-    The options are those of ``pricdr serve``. ``ready`` is called with the address and the model once the server is
-    about to answer requests, and files are checked for changes every ``poll_interval`` seconds.
+    ``ready`` is called with the address and the model once the server is about to answer.
     """
     if not is_loopback(host) and not insecure_listen:
         raise ParameterError(
@@ -101,10 +98,9 @@ def is_loopback(host: str) -> bool:
 
 
 def known_hosts(host: str, allowed: Iterable[str]) -> frozenset[str] | None:
-    """Return the host names that a request may use, in lower case; None if any name will do.
+    """Return the host names that a request may use, in lower case; None for any.
 
-    Without this check, a web page could point a name of its own at 127.0.0.1 and read the answers in a visitor's
-    browser (DNS rebinding).
+    Else a web page could point a name of its own at 127.0.0.1 and read answers in a visitor's browser (DNS rebinding).
     """
     names = frozenset(name.lower() for name in allowed)
     return names | {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else names or None
@@ -130,11 +126,7 @@ def repeat(check: Callable[[], None], interval: float, log: ServerLog) -> Event:
 
 
 def exempt_from_garbage_collection() -> None:
-    """Let the garbage collector pass over everything that is alive now.
-
-    A model is freed by its reference count. Scanning its ids for cycles would stop all answers for a twentieth of a
-    second, about once a second under load.
-    """
+    """Exempt what is alive now: scanning a model's ids for cycles would stop all answers for 50 ms, once a second."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

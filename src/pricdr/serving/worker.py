@@ -18,12 +18,9 @@ from starlette.exceptions import HTTPException
 from pricdr.serving.search import MAX_ROWS
 from pricdr.serving.snapshot import ItemsQuery, Snapshot
 
-_MAX_WAIT: Final = 0.25
-"""Seconds of scoring that may wait in a lane; further queries are refused."""
-_MIN_WAITING: Final = 4
-"""Queries that may wait in a lane however long each takes."""
-_WEIGHT: Final = 0.1
-"""Weight of the newest measurement in the running mean of the seconds per answer."""
+_MAX_WAIT: Final = 0.25  # seconds of scoring that may wait in a lane; further queries are refused
+_MIN_WAITING: Final = 4  # queries that may wait in a lane however long each takes
+_WEIGHT: Final = 0.1  # of the newest measurement in the running mean of the seconds per answer
 
 
 class Busy(HTTPException):
@@ -68,8 +65,7 @@ class Lane:
 
     score: Callable[[Snapshot, Sequence[ItemsQuery]], list[Any]]
     rounds: deque[Round] = field(default_factory=deque)
-    seconds_per_answer: float = 1e-3
-    """A running mean of processor seconds; before any are measured, a guess."""
+    seconds_per_answer: float = 1e-3  # a running mean of processor seconds; before any are measured, a guess
 
     @property
     def waiting(self) -> int:

@@ -114,6 +114,8 @@ PUBLISH = [
     (f"ratings.csv {settings(learn_from='others')}", ("learn-from", "others", "listed", "all")),
     (f"ratings.csv {settings(calibration='paper')}", ("paper", "not for spectral")),
     (f"ratings.csv {settings(spark_conf=['spark.x=1'])}", "spark-conf is for --engine spark"),
+    (f"--engine spark {settings(from_='sqlite:///a.db', query='SELECT 1')}", "not queries or standard input"),
+    (f"ratings.csv --engine spark {settings(delimiter=';')}", "delimiter is for files, and --engine spark"),
     # the file of settings
     ("ratings.csv --refine", "refine is set in --config FILE"),
     ("ratings.csv --nonsense", "--nonsense"),

@@ -131,7 +131,7 @@ def publish(
                 lifetime.enter_context(_spending(arguments["ledger"]))
         arguments |= _read_lists(users, items)
         started = monotonic()
-        location = ratings if engine == "spark" else None
+        location = (ratings or str(given)) if engine == "spark" else None
         folder = Path(tempfile.gettempdir()) if dry_run else out.absolute().parent  # a dry run makes no folder
         reading = _open(given, location, settings, arguments, threshold, folder, lifetime)
         if dry_run:
@@ -166,13 +166,13 @@ def _open(
     if settings.temp_dir is not None and location is not None:
         raise ParameterError("temp-dir is for --engine duckdb, and the engine is spark")
     if location is not None:
-        from pricdr.engines.spark.ratings import open_ratings
-        from pricdr.engines.spark.session import parse_settings
-
         if not isinstance(given, Path) or location == "-":
             raise ParameterError("--engine spark reads Parquet or a table (table:NAME), not queries or standard input")
         if others := [name for name in settings.given() if name != "--columns"]:
             raise ParameterError(f"{others[0]} is for files, and --engine spark reads Parquet or a table")
+        from pricdr.engines.spark.ratings import open_ratings
+        from pricdr.engines.spark.session import parse_settings
+
         lists = {"users": arguments["users"], "items": _counted_items(arguments)}
         conf, columns = parse_settings(settings.spark_conf), settings.columns
         opened = open_ratings(location, columns=columns, threshold=threshold, settings=conf, **lists)

@@ -101,8 +101,10 @@ def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence
     for spec in tables:
         text = markdown_report(spec, read(out / f"{spec.name}.jsonl"))
         replace_file(out / f"{spec.name}.md", text.encode())
-        why = f"{spec.title}: {NOT_PRESENT} ({'; '.join(absent[spec.name])})"
-        say(*[why] if absent[spec.name] else text.split("\n"))
+        if absent[spec.name]:
+            say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(absent[spec.name])})")
+        else:
+            say(*text.split("\n"))
     for failure in failures:
         warn(f"failed: {failure}")
     if failures:

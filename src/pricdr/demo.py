@@ -29,7 +29,6 @@ from pricdr.errors import PublishWarning
 from pricdr.evaluation.comparison import Comparison, evaluate
 from pricdr.evaluation.verdict import Difference, compare, standard_error
 from pricdr.files import new_folder
-from pricdr.models.base import Method
 from pricdr.models.catalogue import Settings, configure
 from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import write_model
@@ -46,7 +45,6 @@ from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.run_log import RunLog
 
 Bar: TypeAlias = Callable[[], AbstractContextManager[Progress]]
-"""Opens a progress bar for one piece of work."""
 
 EPSILON: Final = 4.0
 DELTA: Final = 1e-6
@@ -77,10 +75,7 @@ def play(
     data: SyntheticConfig = STRONGLY_SHARED,
     settings: Settings = SETTINGS,
 ) -> None:
-    """Play both parties and write everything into the new folder ``out``, which is there whole or not at all.
-
-    ``say`` shows lines of text, one for each argument; ``bar`` opens a progress bar for one training.
-    """
+    """Play both parties and write everything into ``out``, whole or not at all; ``say`` shows lines of text."""
     # Networks this small gain nothing from a second thread, and lose much where other work keeps the cores busy.
     import torch
 
@@ -148,11 +143,7 @@ def split_as_target(folder: Path) -> Split:
 
 
 def publish_as_target(folder: Path, split: Split) -> Release:
-    """Publish what the target trains on, as a guide for the source.
-
-    Not all its ratings: what is held out would come back to it through the source's release, and the measurement would
-    be flattered.
-    """
+    """Publish what the target trains on, as a guide: what is held out must not come back with the source's release."""
     return _publish(folder, split.train, Spectral(), GUIDE)
 
 
@@ -165,18 +156,12 @@ def publish_as_source(folder: Path) -> Release:
 def _publish(folder: Path, ratings: Ratings, strategy: Strategy, name: str) -> Release:
     """Publish with new keys and a new ledger, and save the release in the party's folder under ``name``."""
     private, _ = create_keys(folder / "key")
-    budget = Guarantee(epsilon=2 * EPSILON, delta=DELTA)
+    budget, promise = Guarantee(epsilon=2 * EPSILON, delta=DELTA), Guarantee(epsilon=EPSILON, delta=DELTA)
     ledger = Ledger.create(folder / "ledger.jsonl", budget, read_private_key(private))
     with warnings.catch_warnings():
         # That the target publishes a part of a split is for the demo's sake, and its story says so.
         warnings.simplefilter("ignore", PublishWarning)
-        release = publish(
-            ratings,
-            Guarantee(epsilon=EPSILON, delta=DELTA),
-            strategy=strategy,
-            users=read_ids(folder / "users.txt"),
-            ledger=ledger,
-        )
+        release = publish(ratings, promise, strategy=strategy, users=read_ids(folder / "users.txt"), ledger=ledger)
     release.save(folder / name, signing_key=private)
     return release
 
@@ -197,7 +182,7 @@ def train(
     progress: Progress = silent,
 ) -> FittedModel:
     """Train one of the models in a party's folder, with its log."""
-    method = configured(_METHODS[name], settings)
+    method = configure(_METHODS[name], {} if name == POPULARITY else {**settings, "device": "cpu"})
     with new_folder(party / _FOLDERS[name], private=True) as home:
         (home / "log.jsonl").touch()
         log = RunLog(file=home / "log.jsonl", progress=progress)
@@ -206,11 +191,6 @@ def train(
         )
         write_model(home, model)
     return model
-
-
-def configured(name: str, settings: Settings) -> Method:
-    """Return a method as the demo trains it: on the processor, with these settings where it has any."""
-    return configure(name, {} if name == "popularity" else {**settings, "device": "cpu"})
 
 
 def serving_inputs(out: Path) -> tuple[Path, Path, Path]:
@@ -232,10 +212,7 @@ def outcome_lines(measured: Comparison) -> Iterator[str]:
 
 
 def gains(measured: Comparison) -> dict[str, bool]:
-    """Return for cold and for warm users whether the release helps: over the target alone and over popularity.
-
-    Both: a release that beats the target's own model, but not a list of what is popular, is worth nothing.
-    """
+    """Return for cold and for warm users whether the release beats both the target's own model and popularity."""
     rivals = [_differences(measured, RELEASE, rival) for rival in (POPULARITY, ALONE)]
     return {stratum: all(found[stratum].low > 0 for found in rivals) for stratum in STRATA}
 

@@ -23,6 +23,7 @@ from pricdr.data.splits import load_split
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
+from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import silent
 from tests.pages.parsed import require_self_contained
@@ -188,7 +189,8 @@ def shuffled_gain(target) -> float:
     received, split = verify(target / "movies.release"), load_split(target / "split")
     order = np.random.default_rng(0).permutation(len(received.users))
     shuffled = dataclasses.replace(received, matrix=received.matrix[order])
-    model = story.configured("hetero", story.SETTINGS).fit(split.train, shuffled, validation=split.validation)
+    method = configure("hetero", {**story.SETTINGS, "device": "cpu"})
+    model = method.fit(split.train, shuffled, validation=split.validation)
     cold = split.test.only(split.cold[split.test.users])
     found = [
         per_user(ranks(fitted.score, cold, split.train.matrix)[0])["NDCG@10"].mean()

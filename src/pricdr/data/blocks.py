@@ -1,9 +1,8 @@
 """The interface of ratings for publishing, wherever they are kept: in memory, on disk, or on a cluster.
 
-A computation on ratings is a *work*: a pure function of a block of users and of the position of its first user. An
-engine keeps the ratings, cuts them into blocks and runs works on them. A user's rows depend only on that user's ratings
-and position, and sums are whole numbers. So the result is the same, bit for bit, however the users are cut, and however
-often and by whichever process a work is run.
+A computation is a *work*: a pure function of a block of users and of the position of its first user. A user's rows
+depend only on that user's ratings and position, and sums are whole numbers. So the result is the same, bit for bit,
+however an engine cuts the users into blocks, and however often and by whichever process it runs a work.
 """
 
 from collections.abc import Callable
@@ -35,7 +34,6 @@ class Matrix(Protocol):
     """A matrix of users x items in whole units, wherever it is kept."""
 
     shape: tuple[int, int]
-    """Users, items."""
 
     def rows(
         self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
@@ -57,18 +55,13 @@ class Matrix(Protocol):
 
 
 class RatingsSource:
-    """Ratings as publishing needs them, wherever they are kept."""
+    """Ratings as publishing needs them, wherever they are kept; ``Ratings`` says what the fields mean."""
 
     users: Ids
-    """One id per row."""
     items: Ids
-    """One id per column."""
     filtered_by: str | None
-    """The filter on counts that these ratings went through, which a certificate must disclose."""
     has_values: bool
-    """Whether the stored values are ratings; otherwise they only mark which pairs were rated."""
     threshold: float | None
-    """The declared threshold: only pairs rated at least this were kept; None without one."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -130,13 +123,9 @@ class LocalMatrix(Matrix):
     def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
         """Return the sum of the results of ``work`` over all blocks, each of which makes a whole sum."""
         total = Total()
-
-        def add(part: slice) -> None:
-            total.add(work(self.block(part), part.start))
-
         # Without users there is one empty block: it gives zeros of the right shape.
         slices = self.cut(self.shape[0], for_sums=True) or [slice(0, 0)]
-        each_slice(slices, add, what=what, progress=progress)
+        each_slice(slices, lambda part: total.add(work(self.block(part), part.start)), what=what, progress=progress)
         return total.sum
 
 

@@ -41,7 +41,6 @@ class ItemFeatures:
 
     items: Ids
     rows: Float64Array
-    """Items x columns."""
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 2 or self.rows.shape[0] != len(self.items) or not self.rows.size:
@@ -55,10 +54,7 @@ class ItemFeatures:
 
     @classmethod
     def of_tags(cls, items: Ids, tags: list[tuple[str, ...]]) -> "ItemFeatures":
-        """Make a column per tag, which weighs more the fewer items have it (inverse document frequency).
-
-        Of more than 4,096 tags the most frequent are kept.
-        """
+        """Make a column for each tag, the 4,096 most frequent at most; a tag weighs more the fewer items have it."""
         counts = Counter(chain.from_iterable(map(set, tags)))
         # By frequency, then by name: the same tags in any order of rows.
         at = position_of(tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:MAX_COLUMNS]))
@@ -73,8 +69,7 @@ class ItemFeatures:
     def leading(self, dim: int) -> npt.NDArray[np.float32]:
         """Project the centred features onto their ``dim`` leading principal directions, and scale rows to norm 1.
 
-        A row of zeros says that nothing is known of its item: it has no part in the mean and stays a row of zeros. So
-        does one that cannot be told from the mean.
+        Of a row of zeros nothing is known: it has no part in the mean, and stays. One that equals the mean becomes one.
         """
         known = self.rows.any(axis=1)
         largest = float(np.abs(self.rows).max()) or 1.0

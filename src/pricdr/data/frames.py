@@ -1,11 +1,8 @@
 """Ratings that come from no file: from data frames (polars, pandas, whatever speaks Arrow) and from databases.
 
-They are held to the rules of a file: the same column names, the same refusals, the same merging of repeated pairs. None
-of the libraries of data frames is needed here.
-
-PostgreSQL states the type of every column, and ADBC hands its rows over as they are. A column of SQLite has no type,
-only its values have, and the ADBC driver guesses one from the first rows: a single text among the times rounds all
-others. So SQLite is read through Python's own driver, value by value.
+They are held to the rules of a file: the same column names, refusals and merging of repeated pairs. No library of data
+frames is needed here. A column of SQLite has no type, and ADBC would guess one from the first rows (a single text among
+the times rounds all others): so it is read through Python's own driver, value by value.
 """
 
 import os
@@ -40,12 +37,8 @@ if TYPE_CHECKING:
 Named: TypeAlias = Mapping[str, str]
 """The columns that the caller names, by role; the others are found by the names that files may use."""
 _FRAME: Final = "the data frame"
-"""What errors name where they would name a file."""
 _GIVEN: Final = "given"
 _SQLITE_ROWS: Final = 1 << 16
-
-
-# --- data frames ---------------------------------------------------------------------------------------------
 
 
 def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryReading:  # noqa: ANN401
@@ -127,9 +120,6 @@ def _add_pandas(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa:
             columns[role] = [each.isoformat() if isinstance(each, datetime | date) else each for each in columns[role]]
     if len(columns["user"]):
         add_values(table, columns)
-
-
-# --- databases -----------------------------------------------------------------------------------------------
 
 
 def add_query(table: RatingsTable, query: Query) -> None:
@@ -219,8 +209,7 @@ def _add_sqlite(table: RatingsTable, query: Query, file: Path) -> None:
             # Half of a surrogate pair stands for a byte that is not UTF-8: its row alone is then bad.
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             results = connection.execute(query.sql)
-            header = [str(column[0]) for column in results.description or ()]
-            at = _positions(table, header)
+            at = _positions(table, [str(column[0]) for column in results.description or ()])
             while batch := results.fetchmany(_SQLITE_ROWS):
                 add_values(table, {role: [row[place] for row in batch] for role, place in at.items()})
     except (sqlite3.Error, sqlite3.Warning) as error:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -24,7 +25,6 @@ IdsLike: TypeAlias = Iterable[Any]
 """Anything accepted as a list of ids: a list, an array, a column or an index of text or whole numbers."""
 
 MAX_ID_LENGTH: Final = 1000
-"""The most characters in an id."""
 CONTROLS: Final = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 """Characters that no id may contain, as a regular expression: control characters and all kinds of line breaks."""
 CONTROLS_IN_RE2: Final = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
@@ -50,10 +50,7 @@ def id_fault(name: str) -> str | None:
 
 
 def as_ids(what: str, ids: IdsLike) -> Ids:
-    """Return the ids in a list, an array, a pandas or polars column, or an index; whole numbers as decimal text.
-
-    Only the type is checked. ``what`` is the name of the argument in errors.
-    """
+    """Return ids in a list, an array, a data frame's column or an index; whole numbers as text. Checks types only."""
     if isinstance(ids, str | bytes):
         raise ParameterError(f"{what} must be a list of ids, got the text {shorten(ids)}; read_ids reads a file")
     if hasattr(ids, "collect_schema") or hasattr(ids, "columns"):
@@ -130,10 +127,8 @@ def read_ids(path: str | os.PathLike[str]) -> Ids:
     # An id may consist of spaces: ids are kept byte for byte.
     text = read_text(file).rstrip(b"\r\n").decode()
     ids = (text.replace("\r\n", "\n") if "\r" in text else text).removesuffix("\r").split("\n")
-    try:
+    with suppress(InputError):
         return require_ids("listed", ids)
-    except InputError:
-        pass
     line_of: dict[str, int] = {}
     for line, name in enumerate(ids, start=1):  # only to name the culprit
         if name == "":  # a list that lost a line would shift every row after it

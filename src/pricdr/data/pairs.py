@@ -1,8 +1,4 @@
-"""Two domains over the same users, and the two ways of preparing them from raw ratings.
-
-Preparing needs both files, so it is for research: what it keeps depends on how often users and items were
-rated, and the result says so (``Ratings.filtered_by``) wherever it goes.
-"""
+"""Two domains over the same users, and the two ways of preparing them; for research, since both files are needed."""
 
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -44,8 +40,7 @@ class DomainPair:
     def duplicate_items(self) -> Ids:
         """Return the source items rated by exactly the users who rated some target item, three users at least.
 
-        A shop that lists a product in both domains has its ratings in both. A target rating hidden from training then
-        still lies in the source, and what crosses is the answer.
+        The ratings of a product in both domains are in both: one that is hidden from training still lies in the source.
         """
         in_target = set(_raters(self.target)) - {None}
         return tuple(compress(self.source.items, (raters in in_target for raters in _raters(self.source))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.blocks import Convert, InMemory, RatingsSource
+from pricdr.data.blocks import Convert, InMemory, Numbers, RatingsSource
 from pricdr.data.csr import RatingMatrix, as_csr, csr_of_cells, kept_entries, moved_entries, row_counts, with_values
 from pricdr.data.ids import Ids as Ids, IdsLike as IdsLike, as_ids, require_ids
 from pricdr.errors import MAX_SCALE, InputError, ParameterError
@@ -94,19 +94,11 @@ class Ratings(RatingsSource):
 
     @classmethod
     def from_codes(
-        cls,
-        rows: npt.NDArray[Any],
-        columns: npt.NDArray[Any],
-        values: npt.NDArray[np.float64],
-        users: Ids,
-        items: Ids,
-        *,
-        filtered_by: str | None = None,
-        has_values: bool = True,
+        cls, rows: Numbers, columns: Numbers, values: Numbers, users: Ids, items: Ids, *, has_values: bool = True
     ) -> "Ratings":
         """Return ratings from positions in ``users`` and ``items``; pairs must be distinct."""
         matrix = csr_of_cells(rows, columns, values, (len(users), len(items)))
-        return cls(matrix, users, items, filtered_by, has_values)
+        return cls(matrix, users, items, has_values=has_values)
 
     @classmethod
     def of(
@@ -120,14 +112,11 @@ class Ratings(RatingsSource):
     ) -> "Ratings":
         """Return ratings as they are, or those in a data frame of any kind, under the same rules as a file.
 
-        Every function that accepts ratings converts them here: ``publish``, ``split``, ``prepare``, ``transfer``, every
-        ``fit`` and ``recommend(seen=...)``. A frame is of polars (lazy or not) or pandas, or any object with the Arrow
-        PyCapsule interface: tables of pyarrow, relations of DuckDB and others.
-
-        Columns that are not named are found by the names that files may use. Ids are text or whole numbers (which
-        become their decimal text). Without a rating column each row counts as 1. Of a repeated pair the latest row
-        counts if there is a time column, and otherwise the largest value. A frame does not carry :attr:`filtered_by` or
-        :attr:`threshold`: use :meth:`disclosing` if it was filtered by counts.
+        Every function that accepts ratings converts them here. A frame is of polars (lazy or not) or pandas, or any
+        object with the Arrow PyCapsule interface: tables of pyarrow, relations of DuckDB and others. Columns that are
+        not named are found by the names that files may use. Ids are text or whole numbers (which become their decimal
+        text). Without a rating column each row counts as 1. Of a repeated pair the latest row counts if there is a time
+        column, and otherwise the largest value. Use :meth:`disclosing` if a frame was filtered by counts.
 
         >>> import polars
         >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
@@ -212,10 +201,7 @@ class Ratings(RatingsSource):
         return self.select(tuple(compress(self.users, row_counts(self.matrix))), tuple(compress(self.items, rated)))
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of who rated what, to tell whether two sets of ratings are the same.
-
-        Keep it private: anyone who guesses the ratings can confirm the guess with it.
-        """
+        """Return the SHA-256 of who rated what. Keep it private: who guesses the ratings can confirm that with it."""
         digest = hashlib.sha256()
         for ids in (self.users, self.items):
             digest.update("\n".join(ids).encode() + b"\0")
@@ -234,8 +220,7 @@ def stars_caution(
     """Return a warning where ratings look like stars and, without a threshold, all of them count as likes.
 
     Not where ``prepare`` filtered them, since the threshold was chosen there; nor where even the fewest stars are more
-    than half of the most, since lower ratings were then left out before. Of ratings in memory the range need not be
-    given.
+    than half of the most, since lower ratings were then left out before. Ratings in memory need no range.
     """
     if rating_range is None and isinstance(ratings, Ratings) and ratings.has_values and len(ratings):
         values = ratings.matrix.data

@@ -97,9 +97,7 @@ class Split:
     validation: HeldOut
     test: HeldOut
     seed: int | None
-    """None for an official split."""
     protocol: str = ONE_AT_RANDOM
-    """What is tested by, in words."""
 
     @cached_property
     def cold(self) -> BoolArray:
@@ -140,8 +138,8 @@ class Split:
         union = np.unique(np.concatenate(codes))
         rows, columns = np.divmod(union, max(len(items), 1))
         before = next((part.filtered_by for part in given if part.filtered_by is not None), None)
-        whole = Ratings.from_codes(rows, columns, np.ones(len(union)), users, items, filtered_by=before)
-        whole = replace(whole, has_values=False)
+        whole = Ratings.from_codes(rows, columns, np.ones(len(union)), users, items, has_values=False)
+        whole = replace(whole, filtered_by=before)
         trained, tested, *rest = (np.isin(union, part) for part in codes)
         tested &= ~trained
         if rest:
@@ -267,10 +265,9 @@ def hold_out(
 def set_aside(
     ratings: Ratings, *, seed: int, cold: float = 0.0, among: BoolArray | None = None
 ) -> tuple[Ratings, HeldOut]:
-    """Set aside one item of every user with two ratings or more, to choose by where nothing is measured.
+    """Return ratings without one item of every user with two or more, and these items, to choose by.
 
-    Returns the ratings without them, and them. With ``cold``, that fraction of the users ``among`` (of all without it)
-    loses the rest of its history too.
+    With ``cold``, that fraction of the users ``among`` (of all without it) loses the rest of its history too.
     """
     require_seed(seed=seed)
     counts, simulation = row_counts(ratings.matrix), Simulation(seed)
@@ -299,8 +296,7 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
 def _training_part(ratings: Ratings, keep: BoolArray) -> Ratings:
     """Return the ratings to train on, marked as the part of a split.
 
-    One rating more can deal the held-out items of others anew. So a release of the training part, a guide say, keeps
-    its promise for that part as it was split, and its certificate says so.
+    One rating more can deal the items of others anew: a release keeps its promise for this part as it was split.
     """
     rules = (ratings.filtered_by, "the training part of a split")
     return ratings.only(keep).disclosing(", ".join(filter(None, rules)))
@@ -309,11 +305,7 @@ def _training_part(ratings: Ratings, keep: BoolArray) -> Ratings:
 def _with_negatives(
     ratings: Ratings, to_validate: BoolArray, to_test: BoolArray, simulation: Simulation
 ) -> tuple[HeldOut, HeldOut]:
-    """Return what is held out, masks over the stored ratings, with items that no user rated to rank it among.
-
-    Those for validation and those for testing share no item of a user. Every test item has a draw of its own; the
-    validation items of a user share one.
-    """
+    """Return what is held out, masks over the stored ratings, with unrated items: others to validate than to test."""
     rows, items = entry_rows(ratings.matrix), ratings.matrix.indices.astype(np.int64)
     users, n_items = np.unique(rows[to_validate | to_test]), len(ratings.items)
     drawn = _unrated(ratings, users, 2 * NEGATIVES, simulation)
@@ -419,10 +411,7 @@ def pair_codes(ratings: Ratings) -> IntArray:
 
 
 def draw_negatives(codes: IntArray, n_items: int, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
-    """Draw ``count`` distinct items for each user, uniformly; those that collide are drawn again.
-
-    ``codes`` are the pairs that must not be drawn, each as one number and sorted: one search finds them.
-    """
+    """Draw ``count`` distinct items for each user, uniformly, again where they collide or are in ``codes``, sorted."""
     require_memory(_COPIES * 8 * count * len(users), f"{count} negatives for each of {len(users):,} held-out items")
     offsets = users[:, None] * n_items
     drawn = rng.integers(0, n_items, (len(users), count))
@@ -495,10 +484,7 @@ def load_split(folder: Path) -> Split:
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:
-    """Read a split the authors made: CSV with user, valid_item, test_item and negatives_99 (space-separated).
-
-    Validation and test share their negatives there, as published.
-    """
+    """Read a split the authors made: CSV with user, valid_item, test_item and negatives_99, which both parts share."""
     columns = read_delimited(path, CSV, "an official split")
     try:
         users, valid, test, negatives = (columns[name] for name in ("user", "valid_item", "test_item", "negatives_99"))

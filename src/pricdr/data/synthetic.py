@@ -71,11 +71,8 @@ STRONGLY_SHARED: Final = SyntheticConfig(
     activity_spread=0.7,
     own_taste=0.15,
 )
-"""The demo's pair: a small catalogue rated by many, and taste that two domains share more than real ones do.
-
-Few items, many ratings per user and few tastes are what lets a random projection carry taste through noise. Popularity
-and activity have long tails, some draws ignore taste, and each domain has taste of its own, as in real data.
-"""
+"""The demo's pair: taste that two domains share more than real ones do. Few items, many ratings per user and few tastes
+are what lets a random projection carry taste through noise; long tails and draws off taste are as in real data."""
 
 
 def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> DomainPair:
@@ -117,9 +114,8 @@ def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> D
 def _chooser(
     config: SyntheticConfig, tastes: Float64Array, main_taste: IntArray, order: IntArray, rng: np.random.Generator
 ) -> Callable[[IntArray], IntArray]:
-    """Return what draws an item for each user: a taste from the user's mix, then an item of it by popularity.
+    """Return what draws an item for each user: a taste from the user's mix, then an item of it, early in ``order``.
 
-    Items come in ``order``, the most popular first.
     Both draws invert a cumulative table. The tables of all users (and of all tastes) stand one after the other, the
     k-th shifted by k, so that one search over the whole serves every draw.
     """
@@ -161,10 +157,7 @@ def _activity(config: SyntheticConfig, mean: float, most: int, rng: np.random.Ge
 
 
 def _distinct_pairs(choose: Callable[[IntArray], IntArray], activity: IntArray, n_items: int) -> IntArray:
-    """Draw ``activity`` different items for every user; return sorted keys ``user * n_items + item``.
-
-    What was drawn before is drawn again. A user whose tastes run out of items stays a little below.
-    """
+    """Draw ``activity`` different items, fewer where tastes run out, as sorted keys ``user * n_items + item``."""
     pairs, missing = np.zeros(0, dtype=np.int64), activity
     for _ in range(_ROUNDS):
         if not missing.any():

@@ -31,7 +31,6 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """The columns of a table by name: text as objects, numbers, truth values; in a data frame also rows of a matrix."""
 Library: TypeAlias = Literal["polars", "pandas", "pyarrow"]
 _LIBRARIES: Final[tuple[Library, ...]] = ("polars", "pandas", "pyarrow")
-"""The libraries of data frames, in the order in which one is chosen."""
 _DISK_FAULTS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -50,11 +49,7 @@ def columns_of(ratings: Ratings) -> Columns:
 
 
 def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] | None = None) -> None:
-    """Write ``ratings`` as Parquet: ``user``, ``item`` and, where there are values, ``rating``.
-
-    The same ratings give the same bytes. Users and items without a rating have no row in it. ``filtered_by`` is added
-    to the metadata, under ``pricdr.filtered``.
-    """
+    """Write rated pairs as Parquet: ``user``, ``item``, perhaps ``rating``; the same ratings give the same bytes."""
     filtered = {} if ratings.filtered_by is None else {FILTERED: ratings.filtered_by}
     write_table(path, columns_of(ratings), metadata={**(metadata or {}), **filtered})
 
@@ -159,10 +154,7 @@ def read_delimited(file: Path, dialect: Dialect, what: str) -> dict[str, list[st
 
 
 def to_frame(columns: Columns, library: Library | None = None) -> Any:  # noqa: ANN401 - of whatever library there is
-    """Return a data frame of polars, pandas or pyarrow: the first of them that is installed, or the one asked for.
-
-    A number that is NaN becomes a missing value.
-    """
+    """Return a data frame of polars, pandas or pyarrow, the first one installed or ``library``; NaN becomes missing."""
     installed = [name for name in _LIBRARIES if library in (name, None) and find_spec(name)]
     if not installed:
         named = "polars, pandas or pyarrow, none of which is" if library is None else f"{library}, which is not"

@@ -33,8 +33,7 @@ class Workspace:
     def opened(cls, parent: Path) -> Iterator["Workspace"]:
         """Yield a new workspace inside ``parent``, after removing those that killed processes left there.
 
-        The lock shows whether the owner is alive. A process number would not: in a container every run may have the
-        same one.
+        The lock shows whether the owner is alive; in a container every run may have the same process number.
         """
         require_local(parent, OutputError)
         try:

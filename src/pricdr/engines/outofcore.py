@@ -64,7 +64,6 @@ class DiskMatrix(LocalMatrix):
 
     workspace: Workspace
     width: int
-    """How many columns there are in its files."""
     starts: npt.NDArray[np.int64]
     """Of every row, and the end of the last; in memory."""
     columns: Path
@@ -75,7 +74,6 @@ class DiskMatrix(LocalMatrix):
     n_pairs: int
     """The distinct pairs among them."""
     n_untimed: int
-    """The rows of repeated pairs whose time cannot be read."""
     shape: tuple[int, int]
     converts: tuple[Convert, ...] = ()
 
@@ -111,9 +109,8 @@ class DiskMatrix(LocalMatrix):
         first, count = int(starts[0]), int(starts[-1] - starts[0])
         with self.workspace.explained():
             columns = np.fromfile(self.columns, np.int32, count, offset=4 * first)
-            values = np.ones(count)
-            if self.values is not None:
-                values = np.fromfile(self.values, np.float64, count, offset=8 * first)
+            given = self.values
+            values = np.ones(count) if given is None else np.fromfile(given, np.float64, count, offset=8 * first)
         block = sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=(len(starts) - 1, self.width))
         for convert in self.converts:
             block = convert(block)
@@ -125,10 +122,8 @@ class DiskRatings(RatingsSource):
     """Rows in a database on disk, and which of them count; sorted when entries are needed for the first time."""
 
     name: Path | str
-    """What they were read from, for messages."""
     workspace: Workspace
     raters: Ids
-    """All users who occur in the rows."""
     users: Ids
     items: Ids
     rows: int
@@ -161,10 +156,7 @@ class DiskRatings(RatingsSource):
         return self.sorted().converted(convert, len(self.items))
 
     def require_space(self, dim: int | None) -> None:
-        """Refuse result rows of ``dim`` numbers that are kept in a file, if the disk has too little room for it.
-
-        None means that item features will give ``dim``, and counts as the widest learnt release.
-        """
+        """Refuse result rows of ``dim`` numbers (None: the widest learnt release) for whose file there is no room."""
         need = len(self.users) * (dim or MAX_LEARNT) * np.dtype(np.float32).itemsize
         if need > LARGE:  # twice: the release may be on the same disk
             self.workspace.require_space(2 * need, "computing the rows")
@@ -232,10 +224,7 @@ def read_on_disk(
     progress: Progress = silent,
     **options: Any,  # noqa: ANN401 - of read_ratings
 ) -> Reading[DiskRatings]:
-    """Read rows into the workspace, and return the ratings that they make; repeated pairs are merged when sorted.
-
-    ``keep_values`` says whether values are needed after repeated pairs are merged and the threshold is applied.
-    """
+    """Read rows into the workspace, and return the ratings that they make; repeated pairs are merged when sorted."""
     parsed = ReadOptions.of(need_rating=threshold is not None, **options)
     given = path if isinstance(path, Query) else find_inputs(path)
     with opened_table(given, parsed, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:
@@ -284,10 +273,7 @@ def require_room(ratings: DiskRatings, work: Estimate) -> tuple[int, str]:
 def sort_reading(
     reading: Reading[DiskRatings], users: Ids | None, items: Ids | None, dim: int | None, progress: Progress = silent
 ) -> Reading[DiskRatings]:
-    """Return the same, once the ratings of these users and items are sorted.
-
-    A disk that fails, or is too small for rows of ``dim``, does so here: before anything is spent.
-    """
+    """Sort the ratings of these users and items, so that a disk that fails does so before anything is spent."""
     selected = reading.ratings.select(users, items)
     matrix = selected.sorted(progress)
     selected.require_space(dim)

@@ -31,15 +31,13 @@ DELTA: Final = 1e-6
 class DataSpec:
     """Where the two domains come from and how the target is split.
 
-    A spec may come from anywhere, so it names files and no paths: nothing outside the data folder is read because a
-    spec says so. What is linked into that folder was put there by its owner.
+    A spec may come from anywhere, so it names files and no paths: only what is in the data folder, or linked there.
     """
 
     folder: FileName
     """Folder of the data set, inside the folder of data sets (--data, PRICDR_DATA). A name, no path."""
     source: FileName
-    """File of the source's ratings, in that folder; or, without a suffix, a domain of the paper's data, such as Books,
-    under any name that it is distributed by."""
+    """File of the source's ratings, there; or, without a suffix, a domain of the paper's data, such as Books."""
     target: FileName
     """File of the target's ratings, or such a domain."""
     name: FileName | None = None
@@ -55,8 +53,7 @@ class DataSpec:
     threshold: records.Number | None = None
     """Count only ratings of at least this; without it every row counts."""
     core: Annotated[Whole, Field(ge=1)] | None = None
-    """The K of a joint K-core: users and items with fewer ratings are left out. Without it, the paper's
-    preprocessing."""
+    """The K of a joint K-core: users and items with fewer ratings are left out. Without it, the paper's five steps."""
     filtered: Flag = False
     """Take the files as they are, since their authors filtered them: threshold and core do not apply."""
     official: FileName | None = None
@@ -86,7 +83,6 @@ class DataSpec:
 MAX_COLUMNS: Final = 4_096
 """Of a simulated release."""
 Points: TypeAlias = Annotated[tuple[records.Number, ...], Field(min_length=1, max_length=100)]
-"""Of one curve."""
 GUIDE_DIM: Final = 8
 """Columns of a release that serves as a guide: the rounds that follow choose among its directions."""
 
@@ -98,8 +94,7 @@ class RowContent(StrEnum):
     NOISELESS = "noiseless"
     """NOT PRIVATE: the projection alone."""
     SHUFFLED = "shuffled"
-    """Each row given to another user: whatever it gains is no transfer. Without noise for jlt and sjlt; a strategy
-    that learns is given shuffled ratings, and publishes them with its noise."""
+    """Each row given to another user, without noise; a strategy that learns publishes shuffled ratings with noise."""
     NOISE = "noise"
 
 
@@ -129,8 +124,7 @@ class ReleaseSpec:
     """A simulated release: the mechanism and σ of a real one, with repeatable bits."""
 
     strategy: Line = "jlt"
-    """A strategy by name (pricdr list names them) that needs nothing beyond its columns and a guide, so not
-    features. module:Class where the command line names it too."""
+    """A strategy by name (see pricdr list) but for features; module:Class where the command line names it too."""
     dim: Annotated[Whole, Field(ge=1, le=MAX_COLUMNS)] | None = None
     """Numbers per user; without it 200 for jlt and sjlt, and what suits ε for the others."""
     epsilon: records.Positive = 8.0
@@ -146,8 +140,7 @@ class ReleaseSpec:
     density: Share | None = None
     """Of sjlt: the share of non-zeros in its sparse matrix, the paper's sp."""
     guide: Guide = Guide.PRIVATE
-    """Of a guided release: a spectral release of the target's training ratings, private at the same ε and δ, or in the
-    clear (without noise)."""
+    """Of a guided release: a spectral one of the target's training ratings, private (same ε, δ) or clear (no noise)."""
     refine: Flag = True
     """Of a guided release: three rounds, each one's rows a guide to the next; otherwise one."""
 

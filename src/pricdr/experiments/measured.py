@@ -94,7 +94,6 @@ class Measurement:
 
 
 NOTHING: Final = Measurement({})
-"""Of an arm without results."""
 
 
 def number(value: float, digits: int = 4, *, signed: bool = False) -> str:
@@ -162,10 +161,7 @@ class MeasuredArm:
         return Measurement(values)
 
     def refused(self, stratum: str = "all") -> tuple[int, int]:
-        """Return in how many runs the model trusted its release not at all, and how many runs tell.
-
-        For all users: in how many it was refused for every kind of users there is.
-        """
+        """Return in how many runs the release was trusted for no kind of these users at all, and how many runs tell."""
         kinds = ("warm", "cold") if stratum == "all" else (stratum,)
         told = [
             [run.trust[one] for one in kinds if one in run.trust and run.users.get(one)]
@@ -181,7 +177,6 @@ class Experiment:
 
     outline: Outline
     arms: Mapping[str, MeasuredArm]
-    """By name."""
     stale: int = 0
     """Lines of no arm: measured with other settings or seeds."""
     alone_elsewhere: tuple[MeasuredArm, ...] = ()
@@ -252,9 +247,8 @@ class Experiment:
     def reference(self, stratum: str) -> MeasuredArm | None:
         """Return what private releases have to beat: the spec's baseline, and for users with a history a better one.
 
-        Cold users get from a model of the target alone what is popular, and that is the baseline. The others have a
-        history, so they are compared with the arm that sees the target alone and did best on validation, whichever
-        spec has it: a spec with a weak one must not make its releases look good.
+        That is the arm that sees the target alone and did best on validation, whichever spec has it: a spec with a weak
+        one must not make its releases look good. Cold users get from such a model what is popular: the baseline.
         """
         if stratum == "cold":
             return self.baseline
@@ -268,10 +262,7 @@ class Experiment:
         return NOTHING if reference is None else arm.measured(stratum) - reference.measured(stratum)
 
     def share(self, arm: MeasuredArm) -> Measurement:
-        """Return what an arm keeps, for cold users, of the ceiling's gain; nothing where the ceiling gains nothing.
-
-        The error is that of the arm's gain; the ceiling's own gain is taken as it is.
-        """
+        """Return what an arm keeps, for cold users, of the ceiling's gain, taken as it is; nothing where it is none."""
         whole = NOTHING if self.ceiling is None else self.gain(self.ceiling, "cold")
         if not whole or whole.value <= 0:
             return NOTHING
@@ -290,10 +281,7 @@ class Experiment:
         return found.get(against, NOTHING), against
 
     def private_arms(self, stratum: str) -> list[MeasuredArm]:
-        """Return the arms with a private release on an axis of ε that have figures for a stratum, the best first.
-
-        The best on test of many is a little lucky.
-        """
+        """Return the arms with a private release on an axis of ε that have figures for a stratum, the best first."""
         private = [arm for arm in self.arms.values() if arm.epsilon_on_axis() and arm.access is Access.PRIVATE]
         measured = [arm for arm in private if arm.measured(stratum)]
         return sorted(measured, key=lambda arm: -arm.measured(stratum).value)
@@ -307,10 +295,7 @@ _USERS: Final = {
 
 
 def markdown_report(spec: Spec, results: Sequence[Result]) -> str:
-    """Return all results of a spec as Markdown: a table for each kind of user that every run evaluated.
-
-    Figures are means over seeds with standard errors; users with and without history stand apart.
-    """
+    """Return all results of a spec as Markdown: a table of means for each kind of user that every run evaluated."""
     found = Experiment.of(Outline.of(spec), results)
     strata = [name for name in _USERS if found.runs and all(run.users.get(name) for run in found.runs)]
     note = "\n".join(map(plain, spec.note.strip().split("\n")))
@@ -337,9 +322,7 @@ def _table(found: Experiment, stratum: str) -> str:
     rows = [[plain(cell) for cell in row] for row in ([*shown[0]], *(one.values() for one in shown))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows.insert(1, ["-" * width for width in widths])
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
+    lines = [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows]
     # How many users have few ratings differs between splits.
     counts = {run.users[stratum] for run in found.runs}
     users = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))

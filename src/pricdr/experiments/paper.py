@@ -10,8 +10,7 @@ runs, so whatever holds for every single rank holds for them:
 - what NDCG and MRR rise by between the two is due to the users whose item is at rank 6 to 10, and so lies between
   HR@10 − HR@5 times the least and times the most that such a rank counts.
 
-The first two hold as well where each figure is the best of its own over the same runs or epochs: the best NDCG is at
-least that of the run with the best MRR. The third holds for figures of the same rankings only.
+The third holds for figures of the same rankings only; the others where each figure is the best of its own runs, too.
 """
 
 import csv
@@ -65,15 +64,12 @@ def contradictions(figures: Mapping[str, float]) -> dict[str, str]:
     for metric, step in steps.items():
         least, most = _WEIGHTS.get(metric, (1, 1))
         # Four figures, each off by a rounding at most.
-        low, high = least * steps["HR"] - _slack(least), most * steps["HR"] + _slack(most)
+        low = least * steps["HR"] - _ROUNDING * (1 + least) - 1e-9
+        high = most * steps["HR"] + _ROUNDING * (1 + most) + 1e-9
         if step < -_ROUNDING or not low <= step <= high:
             why = _FALLS if step < -_ROUNDING else _MISFIT
             found = {f"{metric}@5": why, f"{metric}@10": why} | found
     return found
-
-
-def _slack(weight: float) -> float:
-    return _ROUNDING * (1 + weight) + 1e-9
 
 
 @record
@@ -129,25 +125,22 @@ _MAX_BYTES: Final = 1 << 20
 
 @record
 class Preprocessing:
-    """What another preprocessing of the same raw files would give."""
+    """What another preprocessing of the same raw files, in words, would give."""
 
     words: Line
-    """The preprocessing, for people."""
     counts: Counts
 
 
 @record
 class Table3Row:
-    """One task: the paper's figures, and those that were counted."""
+    """One task: the paper's figures, where it is the paper's; and those that were counted, where the data was there."""
 
     title: Line
     preprocessing: Line
     paper: Counts | None
-    """The paper's figures; None for other data, which they say nothing about."""
     measured: Counts | None = None
-    """What was counted; None where the data is not present."""
     expected: tuple[Line, ...] = ()
-    """Then: which files would do, for each domain that is not there."""
+    """Which files would do, for each domain that is not there."""
     readings: tuple[Preprocessing, ...] = ()
 
     @property
@@ -222,10 +215,7 @@ def _row(task: PaperTask, root: Path) -> Table3Row:
 
 
 def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPair) -> Iterator[tuple[str, DomainPair]]:
-    """Yield what else the paper's words could mean ("filter the users and items with less than 5 interactions").
-
-    For other data: what is left without duplicate items, or by the paper's five steps.
-    """
+    """Yield what else the paper could mean by "filter the users and items with less than 5 interactions"."""
     threshold = task.data.threshold
     if task.data.filtered:
         yield "the paper's five steps", prepare(source, target, threshold=threshold)

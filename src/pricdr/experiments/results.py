@@ -40,7 +40,6 @@ class Provenance:
     """What measured a result, and when."""
 
     version: Line
-    """Of pricdr."""
     commit: Line
     """Of its repository, with + where files differ from it; ``unknown`` outside one."""
     python: Line
@@ -50,7 +49,6 @@ class Provenance:
     machine: Line
     """The GPU, or the processor and how many cores this process may use."""
     finished: Line
-    """Date and time, UTC."""
 
 
 def provenance(device: str) -> Provenance:
@@ -125,9 +123,7 @@ class ReleaseFacts:
     """What the mechanism of a simulated release delivered."""
 
     dim: Whole
-    """Numbers per user."""
     sigma: Number
-    """Of the noise on each of them."""
     epsilon: Number | None
     """The exact ε of that noise at ``delta``, of all steps together; None where there is no noise."""
     delta: Number
@@ -168,10 +164,7 @@ class Result:
 
 
 def append(path: Path, record: Any) -> None:  # noqa: ANN401 - any dataclass
-    """Add a record to a file of results; what a kill left of the last line is cut off first.
-
-    Several commands may add to one file: each waits until the other has written its line.
-    """
+    """Add a record to a file of results, one command at a time; what a kill left of the last line is cut off first."""
     line = json.dumps(asdict(record), ensure_ascii=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
@@ -213,9 +206,7 @@ class Outline:
 
     spec: Spec
     keys: Mapping[str, Line]
-    """What the results of each arm are looked up by."""
     missing: Text = ""
-    """Why there are no results, where the data was not there."""
 
     def __post_init__(self) -> None:
         if [*self.keys] != [arm.name for arm in self.spec.arms]:

@@ -35,10 +35,7 @@ from pricdr.training.run_log import RunLog
 def missing_runs(
     spec: Spec, folder: Path, only: Sequence[str] = (), seeds: Sequence[int] = ()
 ) -> list[tuple[Arm, int]]:
-    """Return the arms and seeds of a spec that a folder of results lacks: all, or those of :func:`run`.
-
-    What other tables there have for the same settings, data and seeds is copied to this table's results first.
-    """
+    """Return the arms and seeds that a folder lacks, as in :func:`run`, after copying what other tables there have."""
     own = folder / f"{spec.name}.jsonl"
     arms = [arm for arm in spec.arms if not only or arm.is_called(only)]
     missing = {(spec.key(arm), seed): (arm, seed) for arm in arms for seed in seeds or spec.seeds}
@@ -63,8 +60,8 @@ def run(
 ) -> list[str]:
     """Run what ``folder`` lacks of a spec's results and add it there; return which runs failed, and why.
 
-    ``only`` names arms, those of a curve by its name too; ``seeds`` stand in for the spec's. ``folder`` gets the spec's
-    outline too. Where the data is not there, that is all it gets, and results that were measured elsewhere stay.
+    ``only`` names arms or curves; ``seeds`` stand in for the spec's. The folder gets the spec's outline too. Where the
+    data is not there, that is all it gets, and results that were measured elsewhere stay.
     """
     outline, own = Outline.of(spec), folder / f"{spec.name}.jsonl"
     if missing_files(spec.data, context.data, context.prepared):
@@ -160,8 +157,7 @@ def _strata(metrics: Metrics, split: Split) -> dict[str, dict[str, float]]:
 def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
     """Return a share of the ratings, over the same users and items; with one seed smaller shares lie in larger ones.
 
-    The number is exact (rounded), and not a coin for every rating: the density of the sample is then what the axis
-    says. Nobody is dropped from the lists, since both parties have agreed on them: a user may be left without a rating.
+    The number is exact, not a coin for every rating: the density is what the axis says. A user may be left without any.
     """
     if share == 1:
         return source
@@ -173,10 +169,7 @@ def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
 
 
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:
-    """Publish ``source`` (unit: one rating counted as 1) with bits that follow from ``seed``, or a control.
-
-    ``target`` is what the other party trains on, of which a guide is a release at the same ε and δ.
-    """
+    """Publish ``source`` (each rating as 1) with bits of ``seed``, or a control; a guide is of ``target``."""
     kind, shuffled = BY_NAME.find(spec.strategy_name), spec.rows is RowContent.SHUFFLED
     given: dict[str, Any] = {"dim": spec.dim, "density": spec.density}
     if kind is Guided:

@@ -1,8 +1,4 @@
-"""The same search for every method: so many settings drawn at random from its declared space, judged on validation.
-
-No method is tuned on test: a trial is never scored on it. Trials are drawn from a seed, so a search repeats, and it
-needs nothing beyond numpy and torch.
-"""
+"""The same search for every method: settings drawn by a seed from its declared space, judged on validation alone."""
 
 import json
 import time
@@ -48,8 +44,7 @@ class Trial:
     seconds: Number
     failure: Text = ""
     key: Line | None = None
-    """:func:`result_key` of what was tried, defaults included. Trials from before there were keys have none: they
-    are history, and no search takes them for its own."""
+    """:func:`result_key`. Trials from before there were keys have none, and no search takes them for its own."""
 
 
 def draws(
@@ -113,10 +108,7 @@ def search(
 
 
 def searchable(data: Sequence[DataSpec], context: RunContext) -> list[str]:
-    """Return why each data set cannot be searched; empty where it can.
-
-    What two of them chose would be filed under one name if they were in one folder: that is refused.
-    """
+    """Return why each data set cannot be searched; refuse two whose settings would be filed under one name."""
     reasons: list[str] = []
     filed: dict[str, DataSpec] = {}
     for one in data:

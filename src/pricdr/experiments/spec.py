@@ -78,10 +78,7 @@ class Spec:
 
 
 def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
-    """Return the tables that the spec in ``path`` asks for, their arms with all their settings.
-
-    ``tuned`` is the folder of settings that searches chose, one TOML file per data folder.
-    """
+    """Return the tables that a spec asks for, complete; ``tuned`` is the folder of settings that searches chose."""
     with naming(path, InputError):
         return tuple(_finished(spec, tuned) for spec in _read(path))
 

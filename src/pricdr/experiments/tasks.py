@@ -1,8 +1,4 @@
-"""The data of an experiment, found, prepared once and kept as arrays; and independent runs on it, over processes.
-
-Prepared arrays need numpy and scipy alone, so a machine with a GPU and little else can run what this one prepared. A
-run that fails is named and the others go on: also where its process was killed, for want of memory perhaps.
-"""
+"""The data of an experiment, prepared once and kept as arrays that need no reader; and independent runs on it."""
 
 import hashlib
 import io
@@ -39,14 +35,9 @@ _ASIN: Final = re.compile(r"[0-9A-Z]{10}")
 
 
 class Distribution(NamedTuple):
-    """One public release of a data set: the file name and the layout of a domain.
-
-    Amazon's ratings come without a header, in one order in 2014 and in another in 2018. The order is never guessed: the
-    file name declares it, and ids that contradict it are refused.
-    """
+    """One public release of a data set: the file name of a domain declares its layout, which is never guessed."""
 
     release: str
-    """Its name in messages."""
     file_name: str
     """With ``{}`` for the domain; each file may also be compressed, with ``.gz`` at the end."""
     columns: Columns
@@ -97,12 +88,7 @@ class KnownFile(NamedTuple):
 
 
 def find_files(root: Path, folder: str, *names: str) -> tuple[KnownFile, ...]:
-    """Return the named files, or those of the named :data:`DOMAINS`, in one folder of the data sets.
-
-    Raises:
-        MissingDataError: one of them is not there; its ``expected`` says which files would do.
-        InputError: there are several files of a domain, or domains of different releases.
-    """
+    """Return the named files, or those of the named :data:`DOMAINS`, which must come from one release."""
     found = {name: [file for file in _candidates(root / folder, name) if file.path.is_file()] for name in names}
     if missing := [_expected(folder, name) for name, files in found.items() if not files]:
         raise MissingDataError(*missing)
@@ -248,9 +234,7 @@ class RunContext:
     """Where the data is, on what device to run, and how many runs at a time."""
 
     data: Path
-    """The folder of data sets."""
     prepared: Path | None = None
-    """A folder of prepared arrays."""
     device: str = "auto"
     jobs: int = 1
     methods: tuple[str, ...] = ()
@@ -276,17 +260,14 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 def spread(work: Callable[..., T], data: DataSpec, context: RunContext, plans: Sequence[Plan]) -> Iterator[Outcome[T]]:
-    """Yield what ``work(task, device, *plan)`` gives for every plan, in any order; ``work`` is a function of a module.
-
-    With one job everything happens here; with more, each process loads the task once.
-    """
+    """Yield what ``work(task, device, *plan)`` gives for every plan, in any order; ``work`` is of a module."""
     if not plans:
         return
     if context.jobs == 1:
         _set_up()
-        task = load_task(data, context.data, context.prepared)
+        task = load_task(data, context.data, context.prepared), context.device
         for plan in plans:
-            yield Outcome(plan, *_attempt(work, task, context.device, plan))
+            yield Outcome(plan, *_attempt(work, plan, task))
         return
     load_task(data, context.data, context.prepared)  # prepared once, and what is wrong with the data is said here
     waiting = list(plans)
@@ -306,7 +287,7 @@ def _in_processes(
 ) -> Iterator[Outcome[T]]:
     """Yield the outcomes of all plans; of some of them only, where a process dies."""
     with process_pool(min(context.jobs, len(plans)), _take_task, data, context) as pool:
-        running = {pool.submit(_work_on_task, work, plan): plan for plan in plans}
+        running = {pool.submit(_attempt, work, plan): plan for plan in plans}
         for finished in as_completed(running):
             if not isinstance(finished.exception(), BrokenProcessPool):
                 yield Outcome(running[finished], *finished.result())
@@ -330,13 +311,9 @@ def _take_task(data: DataSpec, context: RunContext) -> None:
     _TASK.append((load_task(data, context.data, context.prepared), context.device))
 
 
-def _work_on_task(work: Callable[..., T], plan: Plan) -> tuple[T | None, str]:
-    return _attempt(work, *_TASK[0], plan)
-
-
-def _attempt(work: Callable[..., T], task: Task, device: str, plan: Plan) -> tuple[T | None, str]:
-    """Return what comes of a run, or one line that says what went wrong."""
+def _attempt(work: Callable[..., T], plan: Plan, given: tuple[Task, str] | None = None) -> tuple[T | None, str]:
+    """Return what comes of a run on what is given, or the process holds; or one line that says what went wrong."""
     try:
-        return work(task, device, *plan), ""
+        return work(*(given or _TASK[0]), *plan), ""
     except Exception as error:  # whatever it is, the other runs go on, and the caller names this one
         return None, printable(f"{type(error).__name__}: {error}")[:500]

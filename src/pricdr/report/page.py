@@ -1,7 +1,4 @@
-"""The report of a results folder on one page: what crosses between two companies, at which ε; then every result.
-
-Sentences are written by hand; what figures say, tables say, and whether a release helps is a word in them.
-"""
+"""The report of a results folder on one page: what crosses between two companies, at which ε; then every result."""
 
 import re
 from collections import Counter
@@ -292,10 +289,7 @@ def _curves(
     log: bool,
     shares: tuple[float, float] | None = None,
 ) -> "alt.TopLevelMixin":
-    """Return points on lines with error bars, one line for each curve; the same curves have the same looks.
-
-    ``shares``: from where to where the axis of shares goes; None for another measure.
-    """
+    """Return points on lines with error bars, one line and look for each curve; ``shares``: the ends of their axis."""
     import altair as alt
 
     places = sorted({point["x"] for point in points})

@@ -26,10 +26,7 @@ from pricdr.strategies import JLT
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Two tastes, obvious to anyone: user u likes item i when both are even or both are odd.
-
-    The last users have no target rating, but a release row, and source ratings, that give their taste away.
-    """
+    """Two tastes: users like items of their own parity; the last ones have a release row and source ratings alone."""
 
     target: Ratings
     release: Release
@@ -39,7 +36,7 @@ class Planted:
 
     @classmethod
     def pair(cls, n_users: int = 60, n_items: int = 40, n_cold: int = 12) -> "Planted":
-        """The planted pair; every user has rated a third of what it likes."""
+        """Return the pair; every user has rated a third of what it likes."""
         rng = np.random.default_rng(0)
         users = tuple(f"u{u:02d}" for u in range(n_users))
         rated, watched = np.zeros((n_users, n_items)), np.zeros((n_users, 30))
@@ -61,7 +58,6 @@ class Planted:
 
     @property
     def plaintext(self) -> TrainingData:
-        """Both sides in plaintext."""
         return TrainingData.plaintext(self.target, self.source)
 
 
@@ -87,29 +83,24 @@ class RecommenderContract:
     @pytest.fixture(scope="class")
     @classmethod
     def planted(cls) -> Planted:
-        """Data whose right answer is obvious."""
         return Planted.pair()
 
     @pytest.fixture(scope="class")
     @classmethod
     def model(cls, planted: Planted) -> FittedModel:
-        """The method fitted to it."""
         return cls.fit(planted)
 
     def test_the_same_seed_gives_the_same_scores(self, planted: Planted, model: FittedModel) -> None:
-        """Runs repeat on one device."""
         again = type(self).fit(planted)
         everyone = np.arange(len(model.users))
         assert np.array_equal(model.score(everyone), again.score(everyone))
 
     def test_every_user_gets_finite_scores(self, planted: Planted, model: FittedModel) -> None:
-        """Users without any rating too."""
         scores = model.score(np.arange(len(model.users)))
         assert scores.shape == (len(model.users), len(planted.target.items))
         assert np.isfinite(scores).all()
 
     def test_a_seen_item_is_never_recommended(self, planted: Planted, model: FittedModel) -> None:
-        """Nor one item twice; ranks run from 1; scores never rise."""
         seen = planted.target.matrix
         for user in planted.target.users[:10]:
             at = planted.target.users.index(user)
@@ -121,7 +112,6 @@ class RecommenderContract:
             assert all(a.score >= b.score for a, b in pairwise(recommended))
 
     def test_unknown_users_get_what_is_popular_and_it_says_so(self, planted: Planted, model: FittedModel) -> None:
-        """A user neither party knows is no reason to fail."""
         recommended = model.recommend(["never heard of"], k=3)
         counts = np.bincount(planted.target.matrix.indices, minlength=len(planted.target.items))
         assert [r.basis for r in recommended] == [Basis.POPULARITY] * 3
@@ -130,7 +120,6 @@ class RecommenderContract:
     def test_a_saved_model_is_read_back_without_the_method(
         self, model: FittedModel, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """A folder holds numbers and a name: it scores alike wherever it is read."""
         again = FittedModel.load(model.save(tmp_path_factory.mktemp("saved") / "model"))
         everyone = np.arange(len(model.users))
         for name in ("method", "users", "items", "chosen", "origin"):

@@ -45,7 +45,6 @@ class StrategyContract:
     users: ClassVar[Ids] = tuple(f"user {number}" for number in range(5_000))
     """So many that noise of the stated size is told from a tenth more or less: 8,000 numbers in all."""
     clip: ClassVar[float] = 2.0
-    """Declared where a user is protected."""
 
     @pytest.fixture(autouse=True)
     def known(self) -> None:
@@ -54,17 +53,14 @@ class StrategyContract:
 
     @pytest.fixture(params=list(Unit), ids=lambda unit: unit.value)
     def promised(self, request: pytest.FixtureRequest) -> Promised:
-        """One rating, or one user with a clip."""
         clip = None if request.param is Unit.RATING else self.clip
         return Guarantee(epsilon=4, delta=1e-6, unit=request.param), Bounds(clip=clip)
 
     @pytest.fixture
     def ratings(self) -> Ratings:
-        """Few users who rated at random."""
         return random_ratings(self.users[:40], self.items, seed=1)
 
     def test_the_steps_follow_from_what_is_declared(self, promised: Promised) -> None:
-        """From declared figures alone, and again from what a certificate states."""
         kind, (guarantee, bounds) = type(self.strategy), promised
         assert BY_NAME.get(kind.name) is kind, "the registry holds it under its own name"
         resolved = self.strategy.resolved(guarantee, self.users)
@@ -82,7 +78,6 @@ class StrategyContract:
     def test_a_release_verifies_and_states_nothing_that_was_rated(
         self, promised: Promised, ratings: Ratings, tmp_path: Path
     ) -> None:
-        """One rating less changes nothing but the matrix."""
         fewer = ratings.only(np.arange(len(ratings)) < len(ratings) - 1)
         release, other = (self._published(given, ratings.users, *promised) for given in (ratings, fewer))
         assert release.certificate == other.certificate, "nothing in a certificate is read off the ratings"
@@ -140,10 +135,10 @@ def sensitivity_ratio(
     return most / (calibrated.step.sensitivity * _SINGLE)
 
 
-def random_ratings(users: Ids, items: Ids, *, seed: int, share: float = 0.3) -> Ratings:
-    """Return ratings in which every user rated about this share of the items, and at least one."""
+def random_ratings(users: Ids, items: Ids, *, seed: int) -> Ratings:
+    """Return ratings in which every user rated about three in ten items, and at least one."""
     rng = np.random.default_rng(seed)
-    rated = rng.random((len(users), len(items))) < share
+    rated = rng.random((len(users), len(items))) < 0.3
     rated[np.arange(len(users)), rng.integers(len(items), size=len(users))] = True
     return Ratings(sp.csr_array(rated.astype(np.float64)), users, items)
 

@@ -84,9 +84,8 @@ class Columns:
 
 
 AMAZON_2014 = Columns(user=1, item=2, rating=3, time=4)
-"""Amazon's 2014 ratings files: user, item, rating, time, without a header."""
 AMAZON_2018 = Columns(user=2, item=1, rating=3, time=4)
-"""Amazon's 2018 ratings files: item, user, rating, time, without a header."""
+"""Amazon's files of ratings, which have no header."""
 
 
 def find_named(
@@ -99,7 +98,10 @@ def find_named(
     _require_several(file, header)
     # Without a single known name the first line may be data: then say so, and not that a column is missing.
     if columns is None and not any(_hits(header, role) for role in _ALIASES if role != "time"):
-        raise _no_header(file, header)
+        fault, shown, hint = "no user or item column in the header", " ", f"{HINT}; {_HEADERLESS}"
+        if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
+            fault, shown, hint = "line 1 looks like data, not like a header", ": ", _HEADERLESS
+        raise _refusal(file, fault, f"{shown}{_shown(header)}", f"; {hint}")
     needed = ("user", "item", "rating") if need_rating else ("user", "item")
     optional = ("rating", "time") if columns is None else ("time",)
     return find_columns(file, header, given, needed, optional, hint=HINT)
@@ -115,10 +117,7 @@ def find_columns(
     what: str = "the header",
     hint: str = FRAME_HINT,
 ) -> dict[str, int]:
-    """Return the position of each role among the names of ``what``: by the name that was given, or by a known one.
-
-    The defaults are those of a data frame. A refusal shows the names.
-    """
+    """Return the position of each role among the names of ``what``: by the name that was given, or by a known one."""
     if len(set(given.values())) < len(given):
         raise ParameterError(f"user, item, rating and time must be different columns, got {list(given.values())}")
     if repeated := [name for name, times in Counter(names).items() if times > 1]:
@@ -190,13 +189,6 @@ def _require_several(file: Path | str, first: Sequence[str]) -> None:
             fault = f"the delimiter looks wrong, this file seems to use {name} ({rule}; set the delimiter)"
             raise _refusal(file, fault, f": line 1 is one column, {shorten(only)}")
     raise _refusal(file, "line 1 has one column", f", {shorten(only)}", "; a user and an item column are needed")
-
-
-def _no_header(file: Path | str, header: Sequence[str]) -> InputFileError:
-    if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
-        return _refusal(file, "line 1 looks like data, not like a header", f": {_shown(header)}", f"; {_HEADERLESS}")
-    fault = "no user or item column in the header"
-    return _refusal(file, fault, f" {_shown(header)}", f"; {HINT}; {_HEADERLESS}")
 
 
 def _plain(name: str) -> str:

@@ -1,7 +1,6 @@
 """Each format: its name, how a line is split, what SQL takes from its rows, and how a bad row is explained.
 
-A row is good or bad by itself, and a row of text is one line. What a field is depends on that line and on the
-separator, which is given or belongs to the format: nothing is sniffed, and no quote reaches into the next line.
+A row is good or bad by itself, and a row of text is one line: nothing is sniffed, no quote reaches into the next line.
 """
 
 import json
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 FILTERED: Final = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
 MAX_BAD_ROWS: Final = 0.01
-"""The default for the share of rows that may be bad."""
 PartitionValues: TypeAlias = Mapping[str, str | None]
 _MAX_DELIMITER_LENGTH: Final = 8
 _IDS: Final = ("user", "item")
@@ -123,10 +121,7 @@ class Dialect:
 
     @property
     def _patterns(self) -> tuple[str, str]:
-        """The patterns of the separator, and of a field: in quotes, which are doubled inside, or not.
-
-        That of a field is empty where quotes mean nothing, as with several characters that separate fields.
-        """
+        """The patterns of the separator, and of a field, in quotes or not; that is empty where quotes mean nothing."""
         mark, quotes = re.escape(self.separator), self.quoting and len(self.separator) == 1
         return mark, f'(?:"(?:[^"]|"")*"|(?:[^"{mark}][^{mark}]*)?)' if quotes else ""
 
@@ -258,11 +253,7 @@ def seconds_sql(text: str) -> str:
 
 
 def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
-    """Return a Python value, by its own type: an id or a time as text, a rating as a number.
-
-    JSON lines and SQLite have such values. A time of another type is None: it cannot be read. ``ValueError`` says what
-    is wrong with an id or a rating, to follow the place of its row.
-    """
+    """Return an id or a time as text, a rating as a number, by its own type; ``ValueError`` says what is wrong."""
     kind = type(value)  # not isinstance: True is an int to it
     if role == "rating":
         with suppress(OverflowError):  # a whole number beyond every float
@@ -275,16 +266,12 @@ def judged(role: str, value: Any) -> str | float | None:  # noqa: ANN401
             return str(value).encode().decode()
         fault = "holds half of a surrogate pair, which is not text"
     if role == "time":
-        return None
+        return None  # it cannot be read
     raise ValueError(f": the {role} id {shorten(value)} {fault}")
 
 
 def values_fault(row: Mapping[str, Any], *, time_asked: bool) -> str:
-    """Return what is wrong with the values of a row, to follow its place; ``time_asked``: the time must be one.
-
-    It holds ``user`` and ``item``, and where there are such columns ``rating`` and ``time`` as they were written, with
-    ``value`` and ``seconds``, the numbers read from them.
-    """
+    """Return what is wrong with a row, to follow its place; ``value`` and ``seconds``: its rating and time, read."""
     for role in _IDS:
         if fault := "is empty (null)" if row[role] is None else id_fault(row[role]):
             return f": the {role} id {fault}"
@@ -306,7 +293,6 @@ class Source:
     """The rows of one file, or of a part of other input, as SQL."""
 
     name: Path | str
-    """What messages call it."""
     rows: str
     """A relation with a column ``n``: the number of the line, or of the row, from 1."""
     roles: Mapping[str, tuple[str, str]]
@@ -324,9 +310,7 @@ class Source:
     schema: Mapping[str, str] = field(default_factory=dict)
     """All columns and their types, which must be the same in files that are read together."""
     unused: tuple[str, ...] = ()
-    """The columns that have a name and are not read."""
     filtered_by: str | None = None
-    """The filter on counts that the file discloses."""
 
 
 def _lines(file: Path) -> str:
@@ -398,10 +382,7 @@ def _constant(value: str | None) -> str:
 def json_source(
     name: Path, file: Path, options: ReadOptions, folders: PartitionValues, connection: "DuckDBPyConnection"
 ) -> Source:
-    """Return the rows of JSON lines: which field is which is found in each object by itself.
-
-    What is searched for follows from what was declared alone, since a first object is a row like any other.
-    """
+    """Return the rows of JSON lines, each searched for what was declared: the first object is a row like any other."""
     first_line(file, name, substitute=options.skip_bad_rows)  # refuses an empty file
     lines = _lines(file)
     given = {} if options.columns is None else options.columns.given
@@ -511,11 +492,7 @@ def typed_source(
     options: ReadOptions,
     before: int = 0,
 ) -> Source:
-    """Return the rows of a relation in SQL whose columns have types.
-
-    For each role, ``columns`` gives its column in SQL, the type of it, and its name for messages, if it has one;
-    ``before`` is the number of rows in earlier relations of the same input.
-    """
+    """Return the rows of a relation in SQL, after ``before`` others; each role has SQL, a type and perhaps a name."""
     roles: dict[str, tuple[str, str]] = {}
     for role, (column, kind, shown) in columns.items():
         text = kind in ("VARCHAR", _FOLDER) or kind.startswith("ENUM")

@@ -70,7 +70,6 @@ class InputFiles:
     """All files that the user named together, in the order of their names."""
 
     path: Path
-    """As the user wrote it."""
     files: tuple[InputFile, ...]
     several: bool
     """Whether a folder or a pattern was named, so that messages must tell files apart."""
@@ -83,11 +82,7 @@ class InputFiles:
 
 
 def find_inputs(path: Path) -> InputFiles:
-    """Return the files that ``path`` names: a file, all files in a folder, those that match a pattern, or ``-``.
-
-    In a folder, names that begin with a dot or an underscore are skipped, as Spark does. A path that exists is not a
-    pattern, whatever characters are in it.
-    """
+    """Return the files that ``path`` names: a file, a folder but for what Spark skips, a pattern, or ``-``."""
     require_local(path)
     pattern = glob.has_magic(str(path)) and not os.path.lexists(path)
     if not pattern and not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for names that are too long

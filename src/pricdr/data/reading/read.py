@@ -1,7 +1,6 @@
 """Read ratings of every format: each row checked in SQL by itself, repeated pairs merged, a matrix made of them.
 
-Nothing is taken from other rows, and nothing of what DuckDB can guess is used: column types, dialects, which rows to
-skip. Whether a row is good, and what it says, depends on that row alone.
+Whether a row is good, and what it says, depends on that row alone: nothing of what DuckDB can guess is used.
 """
 
 import re
@@ -51,9 +50,6 @@ _MIN_MEMORY: Final = 64 * 10**6
 """DuckDB needs about 10 MB for each thread; the rest goes to disk."""
 _BYTES_PER_ROW: Final = 60
 """Memory for a row while repeated pairs are merged and the matrix is made."""
-
-
-# --- DuckDB -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -113,9 +109,6 @@ def explained(what: Path | str, workspace: Workspace, memory: int) -> Iterator[N
         raise refusal(what, f"cannot be read ({type(error).__name__})") from None
 
 
-# --- rows ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(kw_only=True)
 class RowReport:
     """What was found in all rows."""
@@ -127,7 +120,6 @@ class RowReport:
     bad: int = 0
     """The rows that were skipped, where that was allowed."""
     first_bad: tuple[str, ...] = ()
-    """What is wrong with the first few of them."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """The reasons why rows were left out, and how many."""
     rating_range: tuple[float, float] | None = None
@@ -138,7 +130,6 @@ class RowReport:
     empty_files: int = 0
     """The number of files that have columns and no rows."""
     unused: tuple[str, ...] = ()
-    """The names of columns that were not read."""
 
 
 @dataclass
@@ -151,11 +142,9 @@ class RatingsTable:
     has_values: bool = False
     has_times: bool = False
     filtered_by: str | None = None
-    """The filter on counts that files disclose."""
     _inserted: int = 0
     _first: Source | None = None
     _disclosing: Source | None = None
-    """The first source that discloses a filter."""
 
     def __post_init__(self) -> None:
         columns = '"user" VARCHAR, item VARCHAR, value DOUBLE, seconds DOUBLE, kind INT1'
@@ -219,9 +208,8 @@ class RatingsTable:
         """Refuse the first bad row, or note the first few of them."""
         quoted = [f", {text} AS {role}" for role, (_, text) in source.roles.items() if role in ("rating", "time")]
         judged = self._judged(source, f", n, {source.record} AS record{''.join(quoted)}")
-        found = self.connection.execute(
-            f"SELECT * FROM {judged} WHERE NOT blank AND NOT good ORDER BY n LIMIT {_SHOWN}"
-        )
+        wanted = f"SELECT * FROM {judged} WHERE NOT blank AND NOT good ORDER BY n LIMIT {_SHOWN}"
+        found = self.connection.execute(wanted)
         columns = [column for column, *_ in found.description or ()]
         for values in found.fetchall():
             bad = dict(zip(columns, values, strict=True))
@@ -248,9 +236,8 @@ class RatingsTable:
             raise refusal(report.name, fault)
         if report.rows == report.bad:
             raise refusal(report.name, "no row of it can be used")
-        low, high, halves = self._fetch(
-            "SELECT min(value), max(value), bool_and(value * 2 = round(value * 2)) FROM rows"
-        )
+        figures = "min(value), max(value), bool_and(value * 2 = round(value * 2))"
+        low, high, halves = self._fetch(f"SELECT {figures} FROM rows")
         report.rating_range, report.half_steps = None if low is None else (low, high), bool(halves)
         report.unused = self._first.unused if self._first is not None else ()
         return report
@@ -275,10 +262,7 @@ def opened_table(
     on_disk: bool = False,
     progress: Progress = silent,
 ) -> Iterator[RatingsTable]:
-    """Yield all rows of files or of a query, each checked.
-
-    DuckDB may use ``memory`` bytes (the memory limit by default); ``on_disk`` keeps rows in the workspace.
-    """
+    """Yield all rows of files or of a query, checked; DuckDB may use ``memory`` bytes, or keep rows ``on_disk``."""
     memory = memory_limit() if memory is None else memory
     files = [file.path for file in given.files] if isinstance(given, InputFiles) else []
     name = given.path if isinstance(given, InputFiles) else str(given)
@@ -355,9 +339,6 @@ def _add_text(
     copy.unlink(missing_ok=True)
 
 
-# --- ratings, and how they were read ---------------------------------------------------------------------------
-
-
 class Repeats(NamedTuple):
     """How rows that repeat a pair were merged."""
 
@@ -377,7 +358,6 @@ class Reading(RowReport, Generic[R]):
     """Ratings that were read, wherever they are kept, and how they were read."""
 
     ratings: R
-    """What is published."""
     raters: Ids | None
     """All users who occur in the rows; None where they stay on a cluster."""
     n_raters: int
@@ -388,7 +368,6 @@ class Reading(RowReport, Generic[R]):
     all_below: bool = False
     """Whether there are ratings, and all of them are below the threshold."""
     repeats: Repeats
-    """How rows that repeat a (user, item) pair were merged."""
     times: Float64Array | None = None
     """The time of each rating, in the order of the matrix, where it was asked for: NaN where it cannot be read."""
 
@@ -431,15 +410,11 @@ class Reading(RowReport, Generic[R]):
 MemoryReading: TypeAlias = Reading[Ratings]
 
 
-# --- from rows to ratings -----------------------------------------------------------------------------------------
-
-
 def last_of_each(keys: IntArray, seconds: Float64Array | None) -> tuple[BoolArray, int]:
     """Return a mask of the last row of every pair, and how many rows of repeated pairs have no time.
 
-    Rows come sorted by the keys of their pairs, then by time (minus infinity where one cannot be read), then by value.
-    So the latest row counts, and among equal times, or without times, the largest value; and one row changes one entry
-    of the matrix, on which the guarantee of a release relies.
+    Rows come sorted by their keys, by time (minus infinity where it cannot be read), then by value. So the latest row
+    counts, then the largest value; one row changes one entry of the matrix: the guarantee of a release relies on it.
     """
     last = np.ones(len(keys), dtype=bool)
     last[:-1] = keys[1:] != keys[:-1]
@@ -468,10 +443,7 @@ def number_ids(connection: "DuckDBPyConnection") -> tuple[Ids, Ids]:
 
 
 def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str]) -> str:
-    """Return SQL for the good rows of these users and items, sorted by pair, time and value: keys, and columns.
-
-    ``users`` and ``items`` are tables of ids and codes.
-    """
+    """Return SQL for the good rows of ids in these tables, sorted by pair, time and value: keys, and columns."""
     key = f"{users}.code::BIGINT * {n_items} + {items}.code"
     joined = f'rows JOIN {users} ON {users}.id = rows."user" JOIN {items} ON {items}.id = rows.item'
     order = ["key", *(name for name in ("seconds", "value") if name in columns)]

@@ -25,16 +25,13 @@ EXPANSION_FROM: Final = 64 << 20
 """Below this size a compressed file may unpack to any multiple of its own."""
 UNREADABLE: Final = "\x1a"
 """Replaces a byte that is not text, where bad rows are skipped: SUB, a control character that no id may contain."""
-
 STANDARD_INPUT: Final = Path("-")
 MAX_LINE_LENGTH: Final = 2_000_000
 """The most bytes of a line of a ratings file; a row without review text has about a hundred."""
-
 _MAX_TOML: Final = 1 << 18
 _MAX_TOML_LINE_LENGTH: Final = 2_000
 """Bytes. A key of n parts takes the parser n² steps, and a key stands on one line."""
 _DEEPEST: Final = 8
-"""Tables and lists inside one another."""
 _BLOCK = 1 << 20
 _GZIP = b"\x1f\x8b"
 _PACKED_BLOCK = 1 << 10
@@ -49,10 +46,8 @@ _ENCODINGS: Final = re.compile(
     r"ascii|utf-8(-sig)?|utf-(16|32)(-[lb]e)?|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|gbk|gb2312|gb18030|big5(hkscs)?|"
     r"euc_(jp|kr|jis_2004|jisx0213)|shift_jis(_2004|x0213)?|tis-620|ptcp154|hp-roman8|johab"
 )
-"""Text encodings by Python's names. Its other codecs unpack, escape or translate, which no file of ratings needs.
-
-Not ``hz``, where a tilde at the end of a line joins it to the next one: a row must not decide where another begins.
-"""
+"""Text encodings by Python's names. Its other codecs unpack, escape or translate, which no file of ratings needs. Not
+``hz``, where a tilde at the end of a line joins it to the next one: a row must not decide where another begins."""
 _NO_TEXT: Final = re.compile("[\0\udc80-\udcff]")
 """NUL, and what is left of bytes that could not be decoded."""
 
@@ -91,11 +86,7 @@ def require_encoding(name: str) -> str:
 
 
 def read_text(file: Path) -> bytes:
-    """Return a whole text file as UTF-8 without a byte order mark; a file named ``.gz`` is unpacked.
-
-    Every block is checked before the next one is read, so junk and compression bombs end early. A file that holds only
-    line breaks is refused as empty.
-    """
+    """Return a text file as UTF-8 without byte order mark, unpacked if ``.gz``; junk and compression bombs end soon."""
     content = b"".join(_utf8(file))
     if not content.strip(b"\r\n"):
         raise file_refusal(file, "the file is empty")
@@ -105,8 +96,7 @@ def read_text(file: Path) -> bytes:
 def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str, int]:
     """Return the first line of a UTF-8 file that is not blank, and its number from 1; messages call it ``name``.
 
-    ``substitute`` replaces what is not text by :data:`UNREADABLE`, so that only its row is lost; otherwise the file is
-    refused.
+    ``substitute`` replaces what is not text by :data:`UNREADABLE`, so that only its row is lost and not the file.
     """
     content, number = b"", 0
     for block in chain(_utf8(file, substitute=substitute), [b"\n"]):
@@ -124,10 +114,7 @@ def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str
 
 
 def copy_text(file: Path, copy: BinaryIO, *, encoding: str = "utf-8", substitute: bool = False) -> None:
-    """Write a file as UTF-8 whose lines end with line feeds; ``substitute`` as in :func:`first_line`.
-
-    A carriage return elsewhere is refused, or replaced like what is not text.
-    """
+    """Write a file as UTF-8 whose lines end with line feeds; another carriage return is treated like no text."""
     held, lines = b"", 0
     for block in chain(_utf8(file, encoding, substitute), [None]):
         content = (held + (block or b"")).replace(b"\r\n", b"\n")
@@ -249,9 +236,6 @@ class _Metered(io.BufferedReader):
         piece = super().read(min(size, _PACKED_BLOCK) if size is not None and size > 0 else size)
         self.n_read += len(piece)
         return piece
-
-
-# --- TOML ---------------------------------------------------------------------------------------------------------
 
 
 def read_toml(file: Path) -> dict[str, Any]:

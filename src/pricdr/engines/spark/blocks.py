@@ -1,10 +1,8 @@
 """Works on blocks of users on executors, in ``mapInArrow``: each block is one row in Spark, each work is sent sealed.
 
 Spark writes Python broadcasts to files, on the driver and on every executor. So a work is encrypted in its broadcast,
-under a key that is made for one job and travels inside the function, which Spark keeps in memory. Neither is of any use
-without the other. ``docs/threat-model.md`` says what an attacker gets, depending on access.
-
-Nothing is unpickled before the seal has shown that it is what this driver wrote.
+under a key that is made for one job and travels inside the function, which Spark keeps in memory. Nothing is unpickled
+before the seal has shown that this driver wrote it. ``docs/threat-model.md`` says what an attacker gets.
 """
 
 import io
@@ -47,9 +45,6 @@ _received: Final[dict[str, Any]] = {}
 """The last work that this process received, by the number of its message; and its seal, while it is being opened."""
 
 
-# --- sending a work -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SealedFunction:
     """A work on its way to executors: an encrypted broadcast, and its key, which is never in a broadcast."""
@@ -58,7 +53,6 @@ class SealedFunction:
     """The work and each of its arrays, in sealed chunks."""
     wrapping: bytes = field(repr=False)
     number: str
-    """A random number that identifies this message."""
 
     def opened(self) -> Any:  # noqa: ANN401
         """Return the work; a process opens each message once, and keeps only the last."""
@@ -116,9 +110,6 @@ def _unsealed_noise(name: str, refinement: int, keys: dict[str, bytes]) -> Discr
     return DiscreteGaussian(OpenedStreams(keys, _received["seal"]), name, refinement=refinement)
 
 
-# --- the matrix ---------------------------------------------------------------------------------------------------
-
-
 class SparkMatrix(Matrix):
     """Blocks on executors; every block is converted before a work gets it."""
 
@@ -173,9 +164,7 @@ class SparkMatrix(Matrix):
         progress(what, 1, 1)
 
 
-# --- on executors: functions inside functions, since a query plan shows their names, and not what they hold -------
-
-
+# A query plan shows the names of functions, and not what is inside them: so these are inside others.
 def _row_task(message: SealedFunction, block_rows: int, dtype: str) -> Any:  # noqa: ANN401
     def rows(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for first, block, work in _opened(batches, message):

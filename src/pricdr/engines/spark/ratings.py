@@ -1,8 +1,7 @@
 """``open_ratings``: ratings in Spark, in blocks of users as publishing needs them, and how they were read.
 
-Executors check every row of a table or of Parquet, by the same rules as for files. Rows are shuffled once, by blocks of
-users. Inside a block repeated pairs are merged by the same rule as in memory, then the threshold is applied. Blocks
-stay on their executors for all passes of a release.
+Executors check every row, by the same rules as for files. Rows are shuffled once, by blocks of users, where repeated
+pairs are merged as in memory. Blocks stay on their executors for all passes of a release.
 """
 
 import hashlib
@@ -52,9 +51,6 @@ _PACKED: Final = "first bigint, digest binary, block binary, " + ", ".join(f"{na
 _BLOCK_ENTRIES: Final = 1 << 22
 _BLOCKS_PER_CORE: Final = 4
 _TEXT_FILES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".dat", ".inter", ".gz")
-
-
-# --- rows -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,17 +170,10 @@ def _filter_of(frame: "DataFrame", location: str) -> str | None:
     return filters.pop() if filters else None
 
 
-# --- blocks ---------------------------------------------------------------------------------------------------------
-
-
 class SparkRatings(RatingsSource):
-    """Ratings of listed users and items in blocks on executors: reading and checking them is complete.
-
-    Selecting other users or items sorts the rows again. ``publish`` selects before it spends.
-    """
+    """Checked ratings of listed users and items in blocks on executors; selecting others sorts the rows again."""
 
     def __init__(self, source: CheckedRows, users: Ids | None, items: Ids | None, threshold: float | None) -> None:
-        """Sort the ratings of these users and items, in this order; by default of all that occur."""
         import pyarrow as pa
 
         self.source, self.threshold = source, threshold
@@ -217,8 +206,7 @@ class SparkRatings(RatingsSource):
         """One row per block of users, persisted on the executors."""
         self.digests: Digests = dict(zip(counts["first"], counts["digest"], strict=True))
         self.counts: dict[str, int] = {name: sum(counts[name]) for name in _COUNTS}
-        """``rows``, ``pairs`` (distinct ones), ``kept`` (those that count), ``raters``, and ``untimed``: the rows of
-        repeated pairs whose time cannot be read."""
+        """Of pairs distinct ones, of which those ``kept`` count; ``untimed`` as in :class:`Repeats`."""
 
     def __len__(self) -> int:
         return self.counts["kept"]
@@ -293,8 +281,7 @@ def open_ratings(
 
     ``location`` is a path or URL of Parquet that the cluster can read, or ``table:`` and the name of a table.
     ``settings`` (such as ``spark.master``) are those of the session that is created; one that is given must encrypt
-    what it writes and sends. Pass the same lists of ``users`` and ``items`` (all that occur by default) to ``publish``:
-    for other lists the rows would be sorted again.
+    what it writes and sends. Pass the same ``users`` and ``items`` to ``publish``: others would be sorted again.
     """
     if threshold is not None and not abs(threshold) <= MAX_SCALE:
         raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")

@@ -51,10 +51,7 @@ _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextmanager
 def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
-    """Yield a session with its own SQL settings, without Python's logs of it.
-
-    The context of one that is ``given`` is left running; otherwise one is started with these settings, and stopped.
-    """
+    """Yield a session with its own SQL settings, without Python's logs of it; one that is ``given`` is left running."""
     SPARK.require()  # pyspark's Arrow functions require pandas
     with ExitStack() as lifetime:
         if given is None:

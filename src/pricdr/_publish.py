@@ -69,13 +69,10 @@ class Prepared:
     guarantee: Guarantee
     strategy: Strategy
     ratings: RatingsSource
-    selected: RatingsSource
-    """Ratings of listed users."""
-    unlisted: RatingsSource | None
-    """Ratings of others, where the strategy learns from them too."""
+    selected: RatingsSource  # ratings of listed users
+    unlisted: RatingsSource | None  # ratings of others, where the strategy learns from them too
     steps: tuple[CalibratedStep, ...]
-    draft: Certificate
-    """What a certificate cannot derive."""
+    draft: Certificate  # what a certificate cannot derive
 
     def certificate(self, balance: Balance | None = None) -> Certificate:
         """Return the certificate; without a ledger's line unless that has been paid."""
@@ -101,10 +98,8 @@ class DryRun:
     """What a release would be, as far as that can be known before anything is drawn. It stays with the source."""
 
     guarantee: Guarantee
-    certificate: Certificate
-    """Without its files, and without the hash of a ledger's line."""
-    balance: Balance | None
-    """The ledger after it."""
+    certificate: Certificate  # without its files, and without the hash of a ledger's line
+    balance: Balance | None  # the ledger after it
     work: Estimate
 
 
@@ -202,8 +197,7 @@ def dry_run(
 ) -> DryRun:
     """Return what :func:`publish` would do with these arguments, up to the first random bit; refuse what it would.
 
-    Nothing is drawn, spent or written. The certificate is derived as ``publish`` derives it before it spends: from
-    what was declared. Time and memory go by the size of the ratings: they are for the source's own screen.
+    Nothing is drawn, spent or written. Time and memory go by the size of the ratings: for the source's own screen.
     """
     ready = prepare(ratings, guarantee, **arguments)
     balance = None if ledger is None else ledger.after(**ready.cost)
@@ -211,12 +205,8 @@ def dry_run(
     if balance is not None:
         certificate = certificate.model_copy(update={"ledger": ledger_statement(balance, foreseen=True)})
     counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
-    return DryRun(
-        guarantee=guarantee,
-        certificate=certificate,
-        balance=balance,
-        work=estimate(ready.steps, ratings=counted, items=len(ready.selected.items)),
-    )
+    work = estimate(ready.steps, ratings=counted, items=len(ready.selected.items))
+    return DryRun(guarantee=guarantee, certificate=certificate, balance=balance, work=work)
 
 
 def prepare(
@@ -234,10 +224,7 @@ def prepare(
     insecure_seed: int | None = None,
     insecure_no_noise: bool = False,
 ) -> Prepared:
-    """Check everything that can be refused, and calibrate everything that needs no random bit.
-
-    The arguments are those of :func:`publish`.
-    """
+    """Check what can be refused, and calibrate what needs no random bit, with the arguments of :func:`publish`."""
     issued = today()  # before any work: how long that takes must not show
     if issuer is not None:
         require_issuer(issuer)
@@ -303,8 +290,7 @@ def prepare(
 def _selected(ratings: RatingsSource, users: Ids | None, items: Ids | None) -> RatingsSource:
     """Return the listed users and items; refusals go by the lists and by sizes.
 
-    Ratings none of which count are published like any others, as noise alone: a refusal would tell whoever waits for
-    the release what was rated.
+    Ratings none of which count are published as noise alone: a refusal would tell who waits for the release of them.
     """
     selected = ratings.select(users, items)
     if not selected.users:
@@ -370,15 +356,13 @@ def _known(strategy: Strategy | str) -> Strategy:
         return strategy_named(strategy)
     if not isinstance(strategy, Strategy):
         given = f"the class {strategy.__name__}" if isinstance(strategy, type) else type(strategy).__name__
-        raise ParameterError(
-            f"strategy must be a strategy, such as pricdr.strategies.JLT(dim=200), or its name, got {given}"
-        )
+        such = "a strategy, such as pricdr.strategies.JLT(dim=200), or its name"
+        raise ParameterError(f"strategy must be {such}, got {given}")
     BY_NAME.register(type(strategy))
     return strategy
 
 
 def _alignment_statement(record: "AlignmentRecord | None", users: Ids | None) -> AlignmentStatement | None:
-    """Return what the certificate says of an exchange that found the user list: what it was, and no size."""
     if record is None:
         return None
     if users is None:
@@ -386,11 +370,8 @@ def _alignment_statement(record: "AlignmentRecord | None", users: Ids | None) ->
     from pricdr.alignment.messages import require_list  # few releases have one
 
     require_list(record, users)
-    return AlignmentStatement(
-        session=record.session,
-        normalisation=record.normalisation,
-        learnt_by=record.who_learns,
-    )
+    # What the exchange was, and no size.
+    return AlignmentStatement(session=record.session, normalisation=record.normalisation, learnt_by=record.who_learns)
 
 
 def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) -> GuideStatement | None:
@@ -402,10 +383,8 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
         raise InputError("a guide must be a release of the other party (pricdr.Release.load)")
     promise = release.certificate
     if not promise.private and not allow_not_private:
-        raise InputError(
-            "the guide is marked NOT PRIVATE: it protects nobody on the other side "
-            "(allow_not_private_guide, if that is known and meant)"
-        )
+        known = "(allow_not_private_guide, if that is known and meant)"
+        raise InputError(f"the guide is marked NOT PRIVATE: it protects nobody on the other side {known}")
     return GuideStatement(
         sha256=release.sha256(),
         strategy=promise.strategy.name,

@@ -17,9 +17,7 @@ POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permission
 
 
 def printable(text: str) -> str:
-    r"""Return ``text`` on one line, with everything that a terminal would act on or hide written as an escape.
-
-    Text from outside (ids, file names, certificates, specs) passes through here before it is shown.
+    r"""Return text from outside on one line, with everything that a terminal would act on or hide as an escape.
 
     >>> print(printable("a\x1b[31m\u202e b\nc"))
     a\u001b[31m\u202e b\u000ac

@@ -14,8 +14,7 @@ class Extra:
 
     name: str
     modules: tuple[str, ...]
-    needs: str
-    """The beginning of a message: what needs them, with the verb."""
+    needs: str  # the beginning of a message: what needs them, with the verb
 
     def require(self) -> None:
         """Raise :class:`MissingExtraError` if a package is not installed; nothing is imported."""

@@ -22,8 +22,7 @@ except ImportError as error:
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 _REMOTE: Final = re.compile("abfss?|adl|az|ftp|gcs|gs|hdfs|https?|s3[an]?|sftp|wasbs?", re.IGNORECASE)
-_in_use: set[Path] = set()
-"""The staging paths that this process is using now."""
+_in_use: set[Path] = set()  # the staging paths that this process is using now
 
 
 def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
@@ -66,9 +65,8 @@ def require_private_file(path: Path) -> None:
     ours = status.st_uid == os.geteuid()
     if stat.S_ISREG(status.st_mode) and mode & (0o077 if ours else 0o027):
         remedy = f"chmod {'600' if ours else '640'} {shlex.quote(str(path))}"
-        raise InputFileError(
-            str(path), f"mode {mode:04o} lets others read or write it, and it holds a secret: {remedy}"
-        )
+        fault = f"mode {mode:04o} lets others read or write it, and it holds a secret: {remedy}"
+        raise InputFileError(str(path), fault)
 
 
 @contextmanager
@@ -76,11 +74,9 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a staging folder that becomes ``path`` when the block succeeds, and is removed otherwise.
 
     A ``private`` folder holds ratings in plaintext: only its owner can read it and the files in it, from the start and
-    whatever the umask. Other folders and files follow the umask.
-
-    A process that is killed leaves at most the hidden staging folder, never a partial ``path``. The next run that
-    writes the same output removes it. A lock shows whether its writer is still alive: process numbers do not, since
-    every container has its own.
+    whatever the umask. A process that is killed leaves at most the hidden staging folder, never a partial ``path``; the
+    next run that writes the same output removes it. A lock shows whether its writer is alive: process numbers do not,
+    since every container has its own.
     """
     require_absent(path)
     visible = False
@@ -137,10 +133,7 @@ def new_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
 def replace_file(
     path: Path, content: bytes | Iterable[bytes | memoryview], *, mode: int = 0o644, keep: os.stat_result | None = None
 ) -> None:
-    """Replace ``path`` by ``content`` (bytes, or chunks of bytes) atomically.
-
-    With ``keep`` the new file gets this owner, group and mode.
-    """
+    """Replace ``path`` by ``content`` atomically; with ``keep`` the new file gets this owner, group and mode."""
     require_local(path, OutputError)
     private = mode if keep is None else PRIVATE
     with _staged(path, private) as (staging, descriptor), os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -214,10 +207,7 @@ def _staged(path: Path, mode: int, *, folder: bool = False) -> Iterator[tuple[Pa
 
 
 def _create_locked(staging: Path, mode: int, *, folder: bool) -> int | None:
-    """Create a staging file or folder and return its descriptor, which holds its lock.
-
-    None if another process, with the same number, made it first or took it for a left-over.
-    """
+    """Create a staging file or folder and return its descriptor, which holds its lock; None if another was faster."""
     try:
         if folder:
             staging.mkdir(mode=mode)
@@ -259,10 +249,7 @@ def _locked(staged: Path) -> Iterator[bool]:
 
 
 def require_only_writer(staging: Path, path: Path) -> None:
-    """Refuse, with :class:`BusyError`, an output that another run is staging; ``staging`` is our own, and locked.
-
-    If two runs start at the same instant, both may be refused.
-    """
+    """Refuse an output that another run is staging; ``staging`` is ours. Of two at the same instant both may lose."""
     for other in path.parent.glob(f".{glob.escape(path.name)}.partial-*"):
         if other != staging:
             with _locked(other) as free:
@@ -274,9 +261,8 @@ def require_only_writer(staging: Path, path: Path) -> None:
 def only_run(file: Path, outcome: str = "nothing was spent") -> Iterator[None]:
     """Allow one run at a time with a ledger or a state; :class:`BusyError`, with this outcome, where another has it.
 
-    The lock is held for a whole run, so that a run which a timer starts while the last one is still working does not
-    spend on the same week twice. It is a hidden file beside it: every change replaces the file itself, and its lock
-    with it. The system releases the locks of a process that dies, however it dies.
+    So a run that a timer starts while the last one is working does not spend on the same week twice. The lock is a
+    hidden file beside it, since every change replaces the file itself; the system releases it when a process dies.
     """
     file = file.resolve()  # one lock, by whatever name the file is given
     if not file.name:

@@ -44,11 +44,8 @@ def memory_limit(container: Sequence[Path] = CONTAINER_LIMITS) -> int:
 
 def _stated_limits(files: Sequence[Path]) -> list[int]:
     """Return the limits of the process (``ulimit -v``) and of the container, where there are any."""
-    limits = [
-        soft
-        for soft, _ in (resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
-        if soft != resource.RLIM_INFINITY
-    ]
+    soft_limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    limits = [soft for soft in soft_limits if soft != resource.RLIM_INFINITY]
     for path in files:
         with suppress(OSError, ValueError):  # "max" where there is no limit
             limits.append(int(path.read_text(encoding="ascii")))

@@ -41,10 +41,9 @@ def each_slice(
 
 @contextmanager
 def process_pool(jobs: int, initialise: Callable[..., object], *arguments: object) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of new interpreters, which end with this process however it ends.
+    """Yield a pool of new interpreters, which end with this process however it ends, and at once on an error.
 
-    Each first calls ``initialise``, a module-level function. An error inside the block terminates them at once,
-    whatever they are doing.
+    Each first calls ``initialise``, a module-level function.
     """
     import multiprocessing
 

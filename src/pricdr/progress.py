@@ -1,7 +1,4 @@
-"""Progress of long work: the library reports it, and a terminal, a notebook or a log shows it.
-
-Without a terminal a log gets a line every 30 seconds.
-"""
+"""Progress of long work: the library reports it, and a terminal, a notebook or (every 30 seconds) a log shows it."""
 
 import os
 import signal
@@ -16,14 +13,10 @@ from typing import Final, NamedTuple, Protocol, Self
 from pricdr.errors import ParameterError, printable
 from pricdr.pages import notebook
 
-PREPARING: Final = "preparing"
-"""What is shown until the first report."""
-SECONDS: Final = 30.0
-"""Seconds between two lines, and before the first: short work writes none."""
-REDRAW_SECONDS: Final = 0.25
-"""Seconds between two updates of a notebook; with more of them a browser falls behind."""
-_JOIN_TIMEOUT: Final = 1.0
-"""Seconds to wait for the last tick, which may be blocked: its output may no longer be read."""
+PREPARING: Final = "preparing"  # what is shown until the first report
+SECONDS: Final = 30.0  # seconds between two lines, and before the first: short work writes none
+REDRAW_SECONDS: Final = 0.25  # seconds between two updates of a notebook; with more of them a browser falls behind
+_JOIN_TIMEOUT: Final = 1.0  # seconds to wait for the last tick, which may be blocked: its output may no longer be read
 
 
 class Progress(Protocol):
@@ -105,11 +98,7 @@ def terminal_bars(what: str) -> Iterator[Progress]:
 
 @contextmanager
 def notebook_bars(what: str) -> Iterator[Progress]:
-    """Yield progress bars below the running cell, which stay there.
-
-    They are drawn as HTML that is sent repeatedly: unlike widgets, HTML needs no extra package, and is still there when
-    the notebook is opened again.
-    """
+    """Yield progress bars below the running cell: HTML, which unlike widgets needs no package and outlasts the run."""
     from IPython.display import display as show
 
     reports = {what: Report(what)}

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-BLOCK: Final = 16
-"""Bytes in one AES block: positions in a stream are cheapest to reach at its multiples."""
-_NONCE: Final = 12
-"""Bytes in the nonce of AES-GCM."""
+BLOCK: Final = 16  # bytes in one AES block: positions in a stream are cheapest to reach at its multiples
+_NONCE: Final = 12  # bytes in the nonce of AES-GCM
 
 
 class Hidden:
@@ -105,8 +103,7 @@ class Stream(Hidden):
 class Seal(Hidden):
     """A one-time key that secrets travel under from one process to others, in AES-256-GCM.
 
-    The key is given, since it has to travel too, and by another way than what is sealed under it. What was sealed for
-    one purpose cannot be opened as another, nor can it be changed.
+    It has to travel by another way than they do. What was sealed for one purpose cannot be opened as another.
 
     >>> wrapping = secrets.token_bytes(32)
     >>> Seal(wrapping).open(Seal(wrapping).close(b"directions", "array 0"), "array 0")

@@ -21,8 +21,7 @@ from pricdr.errors import InputError, InputFileError, VerificationError
 from pricdr.files import PRIVATE, require_absent, require_private_file, write_new
 from pricdr.untrusted import read_bounded
 
-_MAX_KEY: Final = 1 << 16
-"""Bytes; an Ed25519 key in PEM has about 120."""
+_MAX_KEY: Final = 1 << 16  # bytes; an Ed25519 key in PEM has about 120
 
 
 def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:

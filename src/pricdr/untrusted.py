@@ -1,7 +1,4 @@
-"""Folders and files from outside: opened once, read once, up to a limit; inside a folder, never through a link.
-
-So what is hashed and what is parsed are the same bytes, whatever happens to the folder in the meantime.
-"""
+"""Folders and files from outside: opened and read once, up to a limit: what is hashed and parsed are the same bytes."""
 
 import os
 import stat
@@ -14,7 +11,7 @@ from pricdr.files import require_local
 
 
 class Folder:
-    """An open folder. Its files are opened relative to its descriptor, so renaming the folder changes nothing."""
+    """An open folder. Its files are opened relative to its descriptor, never by a link: renaming changes nothing."""
 
     def __init__(self, path: Path, descriptor: int, error: type[PriCDRError]) -> None:
         self.path = path
@@ -69,8 +66,7 @@ class Folder:
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 if entry.name not in allowed:
-                    shown = printable(entry.name[:60])
-                    raise self._error(f"'{shown}' does not belong in {self.path}")
+                    raise self._error(f"'{printable(entry.name[:60])}' does not belong in {self.path}")
 
     @contextmanager
     def file(self, name: str, *, limit: int) -> Iterator[int]:
@@ -102,10 +98,7 @@ class Folder:
 
 
 def read_bounded(path: Path, *, limit: int) -> bytes:
-    """Return the content of a file that the user named, links and pipes included; refuse one of over ``limit`` bytes.
-
-    An error of the system is raised as it is: the caller knows what the file is for.
-    """
+    """Return the content of a file that the user named, a link or a pipe too; refuse one of over ``limit`` bytes."""
     require_local(path)
     with path.open("rb") as file:
         content = file.read(limit + 1)

@@ -30,13 +30,10 @@ from pricdr.parallel import process_pool
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Hidden
 
-Points: TypeAlias = npt.NDArray[np.uint8]
-"""n x 32 bytes."""
-SIZE: Final = 32
-"""Bytes of a point, and of a key."""
+Points: TypeAlias = npt.NDArray[np.uint8]  # n x 32 bytes
+SIZE: Final = 32  # bytes of a point, and of a key
 P: Final = 2**255 - 19
-A: Final = 486662
-"""v² = u³ + A·u² + u modulo P."""
+A: Final = 486662  # v² = u³ + A·u² + u modulo P
 LOW_ORDER: Final = (
     0,
     1,
@@ -46,13 +43,10 @@ LOW_ORDER: Final = (
 )
 """The u of every point whose order divides 8, on curve and twist. X25519 maps them all to 0, whatever the key."""
 _PURPOSE: Final = b"PRICDR-ALIGN-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
-_FIELD_BYTES: Final = 48
-"""Hashed bytes per number modulo P: enough to make the number uniform up to 2⁻¹²⁸."""
+_FIELD_BYTES: Final = 48  # hashed bytes per number modulo P: enough to make the number uniform up to 2⁻¹²⁸
 _SHA512_BLOCK: Final = 128
-PORTION: Final = 10_000
-"""Ids or points that are blinded at a time: about a second of one core."""
-_ID, _DUMMY = b"\0", b"\1"
-"""The byte that is hashed before an id or a dummy, so that no id can hash to a dummy's point."""
+PORTION: Final = 10_000  # ids or points that are blinded at a time: about a second of one core
+_ID, _DUMMY = b"\0", b"\1"  # the byte that is hashed before an id or a dummy, so that no id can hash to a dummy's point
 
 
 class BlindingKey(Hidden):
@@ -124,8 +118,7 @@ def _sortable(points: Points) -> npt.NDArray[np.bytes_]:
 def require_points(points: Points, name: str) -> None:
     """Refuse points of low order and numbers of P or more before any key is applied; errors begin with ``name``.
 
-    No id hashes to a point of low order, and multiplying one gives 0 whatever the key. X25519 reduces a number of P or
-    more modulo P, so one point would have two encodings and comparing bytes would miss a match.
+    X25519 reduces such numbers modulo P, so one point would have two encodings and comparing bytes would miss a match.
     """
     numbers = _sortable(points[:, ::-1])
     for wrong, why in (
@@ -183,8 +176,7 @@ def _is_square(number: int) -> bool:
 class Blinder:
     """Blinds ids and points, and reports progress."""
 
-    processes: int = 1
-    """More than 1 start workers, and need an importable main module, as the spawn method always does."""
+    processes: int = 1  # more than 1 start workers, and need an importable main module, as the spawn method always does
     progress: Progress = silent
 
     def ids(self, ids: Sequence[str], session: bytes, key: BlindingKey, *, pad_to: int) -> Points:

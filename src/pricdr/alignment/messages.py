@@ -36,8 +36,7 @@ from pricdr.memory import require_memory
 from pricdr.untrusted import read_bounded
 
 FIRST_LINE: Final = b"pricdr alignment message 1\n"
-MAX_IDS: Final = 1 << 30
-"""The most ids that one party may show: 32 GiB of points."""
+MAX_IDS: Final = 1 << 30  # the most ids that one party may show: 32 GiB of points
 MAX_HEADER_LENGTH: Final = 4096
 _LENGTH: Final = 4
 BYTES_PER_POINT: Final = 320
@@ -237,7 +236,5 @@ def _parsed(kind: type[_Parsed], content: bytes, name: str, of: str = "") -> _Pa
         return kind.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "content"
-        raise InputError(
-            f"{name}: {of}{printable(where[:60])}: {printable(first['msg'].removeprefix('Value error, ')[:400])}"
-        ) from error
+        where, why = ".".join(map(str, first["loc"])) or "content", first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{name}: {of}{printable(where[:60])}: {printable(why[:400])}") from error

@@ -50,10 +50,8 @@ RULES: Final[dict[Normalisation, tuple[str, Callable[[str], str]]]] = {
         _phone,
     ),
 }
-"""Each as one sentence, which is part of every message and must be the same on both sides, and as a function.
-
-The function raises ``ValueError`` for an id that it does not cover: the rest of a sentence that begins with the id.
-"""
+"""Each as one sentence, which is part of every message and must be the same on both sides, and as a function that
+raises ``ValueError`` for an id that it does not cover: the rest of a sentence that begins with the id."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,8 +61,7 @@ class NormalisedIds:
     normalisation: Normalisation
     ids: tuple[str, ...]
     own: tuple[str, ...]
-    merged: int = 0
-    """How many ids were left out because an earlier one has the same normalised form."""
+    merged: int = 0  # how many ids were left out because an earlier one has the same normalised form
 
     @classmethod
     def of(cls, ids: Sequence[str], normalisation: Normalisation, *, name: str = "ids") -> "NormalisedIds":

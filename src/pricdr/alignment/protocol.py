@@ -84,8 +84,7 @@ class ProtocolState(BaseModel):
     first_message: Sha256 | None = None
     second_message: Sha256 | None = None
     ids: tuple[str, ...] = Field(default=(), repr=False)
-    own: tuple[str, ...] = Field(default=(), repr=False)
-    """The party's own spelling of each id."""
+    own: tuple[str, ...] = Field(default=(), repr=False)  # the party's own spelling of each id
 
     def require(self, step: ProtocolStep, *others: ProtocolStep) -> None:
         """Refuse a state that is at any other step."""
@@ -132,16 +131,12 @@ class Alignment:
 
     users: tuple[str, ...] = field(repr=False)
     """In the order of their bytes, which reveals nothing about the order of either party's ids."""
-    own: tuple[str, ...] = field(repr=False)
-    """This party's own spelling of each."""
+    own: tuple[str, ...] = field(repr=False)  # this party's own spelling of each
     record: AlignmentRecord
 
 
 def begin(ids: NormalisedIds, *, who_learns: WhoLearns = "starter", pad_to: int | None = None) -> ProtocolState:
-    """Return the state of a new session, with a fresh session id and key.
-
-    Dummies are added up to ``pad_to`` ids; nobody can tell them from ids.
-    """
+    """Return the state of a new session; dummies, which nobody can tell from ids, are added up to ``pad_to`` ids."""
     return ProtocolState(
         step="started",
         session=secrets.token_hex(16),
@@ -155,12 +150,10 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = "starter", pad_to: int 
 
 
 def first_message(state: ProtocolState, blinder: Blinder = IN_THIS_PROCESS) -> tuple[Message, ProtocolState]:
-    """Return the message with the starter's ids and dummies, blinded, in an order derived from its key.
-
-    If they were in the order of the file, an answerer that guesses who comes first, or that the last points are
-    dummies, could choose what to tamper with.
-    """
+    """Return the message with the starter's ids and dummies, blinded, in an order derived from its key."""
     state.require("started")
+    # In the order of the file, an answerer that guesses who comes first, or that dummies are last, could choose what to
+    # tamper with.
     order = _key(state).order(state.starter_ids)
     message = Message(Header(kind="start", **state.agreed), _blinded_ids(state, state.starter_ids, blinder)[order])
     return message, state.model_copy(update={"first_message": message.sha256})
@@ -191,11 +184,7 @@ def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = N
 def second_message(
     state: ProtocolState, message: Message, blinder: Blinder = IN_THIS_PROCESS
 ) -> tuple[Message, ProtocolState]:
-    """Return the message with the starter's points, blinded again, and the answerer's ids, blinded and sorted.
-
-    The key is no longer needed. If only the starter learns the users, there is nothing to accept, and no need of the
-    ids either.
-    """
+    """Return the message with the starter's points, blinded again, and the answerer's ids, blinded and sorted."""
     state.require("answering")
     if message.sha256 != state.first_message:
         raise InputError("this is not the message that the state belongs to")
@@ -203,7 +192,7 @@ def second_message(
     twice = blinder.points(message.points, _key(state))
     header = Header(kind="answer", previous=state.first_message, **state.agreed)
     reply = Message(header, np.concatenate([twice, in_byte_order(own)]))
-    kept = {} if state.who_learns == "both" else {"ids": (), "own": ()}
+    kept = {} if state.who_learns == "both" else {"ids": (), "own": ()}  # where there is no list to accept
     after = {"step": "answered", "key": None, "second_message": reply.sha256, **kept}
     return reply, state.model_copy(update=after)
 
@@ -230,8 +219,8 @@ def begin_finish(state: ProtocolState, reply: Message) -> ProtocolState:
 def finish(state: ProtocolState, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> tuple[Alignment, ProtocolState]:
     """Return the common users, computed from the answer to the first message.
 
-    :class:`VerificationError` where a dummy matched. Only we know the dummies, so the answerer did not blind each of
-    our points in its place. The list could then name users who are ours alone, and must not be sent to it.
+    :class:`VerificationError` where a dummy matched, which only we know: the answerer did not blind each of our points
+    in its place. The list could then name users who are ours alone, and must not be sent to it.
     """
     state = begin_finish(state, reply)
     key = _key(state)
@@ -275,11 +264,10 @@ def _finished(
 
 def _shown_ids(ids: NormalisedIds, pad_to: int | None) -> int:
     """Return how many ids are shown, dummies included; refuse a ``pad_to`` below the number of ids."""
-    shown = len(ids.ids) if pad_to is None else pad_to
-    if not len(ids.ids) <= shown <= MAX_IDS:
-        raise ParameterError(
-            f"pad_to must be between the number of ids, {len(ids.ids):,}, and {MAX_IDS:,}, got {shown:,}"
-        )
+    count = len(ids.ids)
+    shown = count if pad_to is None else pad_to
+    if not count <= shown <= MAX_IDS:
+        raise ParameterError(f"pad_to must be between the number of ids, {count:,}, and {MAX_IDS:,}, got {shown:,}")
     require_memory(BYTES_PER_POINT * shown, f"an alignment of {shown:,} ids")
     return shown
 
@@ -314,10 +302,8 @@ def write_alignment(alignment: Alignment, users: Path, *, own_ids: Path | None =
 def write_own_ids(alignment: Alignment, path: Path | None) -> None:
     """Write the party's own spelling of each listed user: columns user and own, mode 0600."""
     if path is not None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(
-            [("user", "own"), *zip(alignment.users, alignment.own, strict=True)]
-        )
+        text, rows = io.StringIO(), zip(alignment.users, alignment.own, strict=True)
+        csv.writer(text, lineterminator="\n").writerows([("user", "own"), *rows])
         write_once(path, [text.getvalue().encode()], mode=PRIVATE)
 
 

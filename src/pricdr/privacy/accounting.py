@@ -19,10 +19,8 @@ from pricdr.errors import ParameterError, require_count, require_positive, requi
 
 RECOMMENDED_DELTA: Final = 1e-6
 LARGE_DELTA: Final = 1e-5
-WEAK_EPSILON: Final = 8.0
-"""Above it, whoever publishes is warned."""
-HARDLY_ANY_EPSILON: Final = 16.0
-"""Above it, a release is not private: so little is promised."""
+WEAK_EPSILON: Final = 8.0  # above it, whoever publishes is warned
+HARDLY_ANY_EPSILON: Final = 16.0  # above it, a release is not private: so little is promised
 
 GRID_STEPS: Final = 1024
 """Parameter s of the discrete Gaussian in the table: the fewest grid steps in one standard deviation of the noise."""
@@ -83,9 +81,8 @@ def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...
     """
     if epsilon <= WEAK_EPSILON:
         return ()
-    limit, means = WEAK_EPSILON, "is weak"
-    if not is_private(epsilon):
-        limit, means = HARDLY_ANY_EPSILON, "promises hardly anything"
+    weak, hardly_any = (WEAK_EPSILON, "is weak"), (HARDLY_ANY_EPSILON, "promises hardly anything")
+    limit, means = weak if is_private(epsilon) else hardly_any
     return (
         f"epsilon = {epsilon:.6g} is above {limit:g}, which {means}: the odds about one {unit.value} may change by a "
         f"factor of {odds_factor(epsilon)}",
@@ -108,15 +105,12 @@ def odds_factor(epsilon: float) -> str:
 
 def delta_warnings(delta: float, users: int) -> tuple[str, ...]:
     """Return warnings about a δ that is too large to mean much: it is the chance of an unbounded failure."""
-    warnings = []
-    if delta >= LARGE_DELTA:
-        warnings.append(f"delta = {delta:g} is large: {RECOMMENDED_DELTA:g} or less is recommended")
-    if delta >= 1 / users:
-        warnings.append(
-            f"delta = {delta:g} is at least 1/{users}, one over the number of listed users: "
-            "such a delta allows publishing one user's ratings outright"
-        )
-    return tuple(warnings)
+    texts = {
+        f"delta = {delta:g} is large: {RECOMMENDED_DELTA:g} or less is recommended": delta >= LARGE_DELTA,
+        f"delta = {delta:g} is at least 1/{users}, one over the number of listed users: "
+        "such a delta allows publishing one user's ratings outright": delta >= 1 / users,
+    }
+    return tuple(text for text, holds in texts.items() if holds)
 
 
 class Calibration(Enum):
@@ -128,11 +122,9 @@ class Calibration(Enum):
 
 
 def delta_of(mu: float, epsilon: float) -> float:
-    """Return the smallest δ at which a Gaussian mechanism with this μ is (ε, δ)-private, exactly.
+    """Return the smallest δ at which a Gaussian mechanism with this μ is (ε, δ)-private: φ(a) (r(−a) − r(−b)), exactly.
 
-    δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ). With a, b the two arguments, e^ε φ(b) = φ(a), so δ = φ(a) (r(−a) − r(−b))
-    for the Mills ratio r, in which nothing overflows. For small μ the two ratios nearly cancel; their difference is
-    then the integral of −r′(x) = 1 − x r(x) over a stretch of length μ.
+    For small μ the two Mills ratios nearly cancel; their difference is then the integral of −r′(x) = 1 − x r(x).
     """
     mu, epsilon = float(mu), float(epsilon)  # numbers of numpy would warn where these overflow to infinity
     upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
@@ -178,8 +170,7 @@ def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> 
 def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> float:
     """Return ε at ``delta`` of several releases together, each given as (μ, coordinates per user row).
 
-    μ² adds exactly; the error of the noise table adds up over all coordinates. Infinite where the table's error
-    alone would reach δ.
+    Infinite where the error of the noise table, which adds up over all coordinates, would reach δ alone.
     """
     releases = list(releases)
     mu = composed_mu(mu for mu, _ in releases) * LATTICE_FACTOR
@@ -224,12 +215,9 @@ def _sampler_delta(epsilon: float, dim: int) -> float:
 
 
 def _smallest(holds: Callable[[float], bool]) -> float:
-    """Return the smallest double above 0 for which something holds that also holds for all larger ones, or infinity.
+    """Return the smallest double above 0 for which something holds that also holds for all larger ones, or infinity."""
 
-    Doubles are in the order of their bits: this is a search among whole numbers, exact to the last bit.
-    """
-
-    def double(bits: int) -> float:
+    def double(bits: int) -> float:  # doubles are in the order of their bits: a search among whole numbers is exact
         return float(np.int64(bits).view(np.float64))
 
     infinity = int(np.float64(math.inf).view(np.int64))
@@ -240,8 +228,7 @@ def _smallest(holds: Callable[[float], bool]) -> float:
 class TradeOff:
     """The exact curve of a release, and the bound that its (ε, δ) alone would give."""
 
-    mu: float
-    """Of the whole release, as its certificate states it."""
+    mu: float  # of the whole release, as its certificate states it
     epsilon: float
     delta: float
 
@@ -260,11 +247,9 @@ class TradeOff:
         return min(factor * false_alarms + self.delta, 1 - (1 - self.delta - false_alarms) / factor, 1.0)
 
     def curve(self) -> list[tuple[float, float]]:
-        """Return points of the exact curve, from (0, 0) to (1, 1), close together where it bends.
-
-        Both rates are values of Φ, a fixed distance apart: stepping evenly along that scale follows the bend.
-        """
+        """Return points of the exact curve, from (0, 0) to (1, 1), close together where it bends."""
         reach = min(self.separation, _FARTHEST)
+        # Both rates are values of Φ, a fixed distance apart: stepping evenly along that scale follows the bend.
         points = [(float(ndtr(at)), float(ndtr(at + self.separation))) for at in np.linspace(-8.0 - reach, 8.0, 161)]
         return [(0.0, 0.0), *points, (1.0, 1.0)]
 

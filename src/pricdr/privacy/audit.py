@@ -29,8 +29,7 @@ from pricdr.randomness import Secret, Simulation
 _CELLS_PER_BATCH: Final = 1 << 22
 _CROWD: Final = 100
 """Raters (or items) that share a direction: its vector is then 0.995 long, and so is nearly the whole shift."""
-_PRIOR: Final = 0.0
-"""The constant under the root; smaller is worse, and the bound holds for any."""
+_PRIOR: Final = 0.0  # the constant under the root; smaller is worse, and the bound holds for any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +71,7 @@ class Finding:
     """What an audit found."""
 
     claimed_epsilon: float
-    lower_bound: float
-    """ε is at least this, with the stated confidence."""
+    lower_bound: float  # ε is at least this, with the stated confidence
     confidence: float
     draws: int
 
@@ -94,8 +92,7 @@ def audit_likelihood_ratio(
     """Run the likelihood-ratio test on a worst-case neighbouring pair, half of the draws on either side.
 
     Both error rates of the test at the midpoint are bounded from above (Clopper-Pearson, half of the allowance each).
-    A Gaussian mechanism with parameter μ forces Φ⁻¹(1 − α) − Φ⁻¹(β) <= μ, so the bounds on the rates give a lower
-    bound on μ, and ε at the subject's δ follows from the exact profile.
+    A Gaussian mechanism forces Φ⁻¹(1 − α) − Φ⁻¹(β) <= μ, so that bounds μ, and with the exact profile ε, from below.
     """
     require_count(draws=draws)
     require_probability(confidence=confidence)
@@ -115,8 +112,7 @@ def audit_one_run(
 ) -> Finding:
     """Guess which of many canaries, each present by the toss of a coin, are in one publication (Steinke et al. 2023).
 
-    It assumes nothing about the mechanism, which costs: how much of the claim it can reach depends on the number of
-    canaries and, through mδ, on δ. The number of guesses is fixed beforehand, as the best for the claimed μ.
+    It assumes nothing about the mechanism, so how much of the claim it can reach depends on the canaries and on δ.
     """
     require_count(canaries=canaries)
     require_probability(confidence=confidence)
@@ -176,8 +172,7 @@ def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) ->
 def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
     """Return sums without and with a rating, or of a user and of one whose items point the opposite way.
 
-    Directions that are learnt are those of two crowds, one for each way; with users and items exchanged it is a user
-    who rated a crowd of items that point one way.
+    Directions are learnt from two crowds, of users or, with the two exchanged, of items, one for each way.
     """
     bounds, step, by_user = declared.bounds, one.step, declared.unit is Unit.USER
     value = bounds.rating_step / (UNITS_PER_STEP if by_user else 1)
@@ -204,10 +199,9 @@ def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
 
 
 def worst_pair(subject: Subject) -> list[Shift]:
-    """Return what every step gives for the two neighbouring inputs that are furthest apart.
+    """Return what every step gives for the two neighbouring inputs, of listed users or others, furthest apart.
 
-    They differ among the listed users, or among those outside the list. The adversary is shown all of it: more than
-    anybody is shown (only published rows leave), and what the accounting allows for.
+    The adversary is shown all of it, as the accounting allows for, and not only the published rows.
     """
     steps = subject.calibrated
     groups = ([one for one in steps if one.step.payer is payer] for payer in {one.step.payer for one in steps})
@@ -272,8 +266,7 @@ def one_run_bound(canaries: int, guesses: int, correct: int, delta: float, confi
 def guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> int:
     """Return how many of the boldest guesses to make: what would give the best bound if μ were as claimed."""
 
-    def chances(cut: float) -> tuple[float, float]:
-        """Return the chances of being among the boldest, |score − μ/2| above ``cut``, and right, or wrong."""
+    def chances(cut: float) -> tuple[float, float]:  # of |score − μ/2| above the cut, and right; and wrong
         return float(ndtr(mu / 2 - cut)), float(ndtr(-mu / 2 - cut))
 
     best = (-1.0, 1)

@@ -43,13 +43,10 @@ MAX_BUDGET: Final = 1e9
 """The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
 _SIGNED_MESSAGE: Final = b"pricdr ledger\n"
 """What a signature covers begins so, as no certificate and no notice of revocation does; then come all lines."""
-_SIGNATURE_BEGINS: Final = b'{"s'
-"""And no other line does."""
+_SIGNATURE_BEGINS: Final = b'{"s'  # and no other line does
 _RESTORE: Final = "restore the newest copy and check it with pricdr ledger verify"
-_LARGEST: Final = 1 << 28
-"""Bytes of a ledger: room for half a million releases."""
-_SLACK: Final = 1e-9
-"""Relative tolerance in comparing with the budget, so that a release of exactly the budget fits."""
+_LARGEST: Final = 1 << 28  # bytes of a ledger: room for half a million releases
+_SLACK: Final = 1e-9  # relative tolerance in comparing with the budget, so that a release of exactly the budget fits
 
 
 class _Line(BaseModel):
@@ -65,8 +62,7 @@ class BudgetLine(_Line):
     unit: Unit
     created: str
     nonce: str
-    signed: Literal[True] | None = None
-    """Whether the file must end in a signature: it was begun with one."""
+    signed: Literal[True] | None = None  # whether the file must end in a signature: it was begun with one
     hash: str = ""
 
 
@@ -74,16 +70,13 @@ class Spend(_Line):
     """One release: what it cost and what it was."""
 
     mu: float = Field(gt=0)
-    dim: int = Field(ge=1, le=1 << 62)
-    """Noisy numbers that one change can move."""
+    dim: int = Field(ge=1, le=1 << 62)  # noisy numbers that one change can move
     strategy: str
-    promise: str = ""
-    """What was asked for, in words."""
+    promise: str = ""  # what was asked for, in words
     recorded: str
     nonce: str = ""
     """Random, so that no two lines have the same hash. Like all that follows it is set where the line is written."""
-    number: int = 0
-    """1 for the first release."""
+    number: int = 0  # 1 for the first release
     before: str = ""
     hash: str = ""
 
@@ -91,8 +84,7 @@ class Spend(_Line):
 class _SignatureLine(_Line):
     """The last line of a signed ledger."""
 
-    signed_by: str = Field(pattern=r"^[A-Za-z0-9+/]+=*$")
-    """The public key, base64 of its 32 bytes."""
+    signed_by: str = Field(pattern=r"^[A-Za-z0-9+/]+=*$")  # the public key, base64 of its 32 bytes
     signature: str = Field(pattern=r"^[A-Za-z0-9+/]+=*$")
 
 
@@ -105,8 +97,7 @@ class Balance:
 
     budget: Guarantee
     spends: tuple[Spend, ...]
-    opening: str
-    """SHA-256 of the first line, which identifies the ledger."""
+    opening: str  # SHA-256 of the first line, which identifies the ledger
     signed_by: str | None = None
     """The public key of the signature that it ends in and that holds, base64 of its 32 bytes."""
     raw: bytes = field(default=b"", repr=False, compare=False)
@@ -124,10 +115,7 @@ class Balance:
 
     @property
     def epsilon(self) -> float:
-        """ε of everything released so far, at the budget's δ, as if all of it had been fixed in advance.
-
-        Where a release was chosen by looking at earlier ones, the budget is what holds, not this figure.
-        """
+        """ε of everything released so far at the budget's δ, had all been fixed in advance; else the budget holds."""
         return composed_epsilon([(spend.mu, spend.dim) for spend in self.spends], self.budget.delta)
 
     @property
@@ -167,7 +155,7 @@ def signature_line(chained: bytes, key: "Ed25519PrivateKey") -> bytes:
 def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
     """Return the ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed.
 
-    With ``trusted`` no signature is looked at: for its owner, who is about to sign it.
+    With ``trusted``, for its owner who is about to sign it, no signature is looked at.
     """
     if not raw:
         raise LedgerError(f"{name} is not a ledger: it is empty")
@@ -258,8 +246,7 @@ def _read(kind: type[_LineT], raw: bytes) -> _LineT:
 
 def line_hash(line: BudgetLine | Spend) -> str:
     """Return the hash that a line states: of everything in it but the hash itself."""
-    content = line.model_dump(mode="json", exclude={"hash"}, exclude_none=True)
-    return hashlib.sha256(compact(content)).hexdigest()
+    return hashlib.sha256(compact(line.model_dump(mode="json", exclude={"hash"}, exclude_none=True))).hexdigest()
 
 
 def _encode(line: _Line) -> bytes:
@@ -271,10 +258,7 @@ def compact(content: dict[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-_one_at_a_time = threading.Lock()
-"""Between the threads of this process; between processes the file's own lock does it."""
-
-
+_one_at_a_time = threading.Lock()  # between the threads of this process; between processes the file's own lock does it
 # A child begins with a lock that is free: the thread that held it stayed behind in the parent.
 os.register_at_fork(after_in_child=lambda: globals().update(_one_at_a_time=threading.Lock()))
 

@@ -26,22 +26,17 @@ from pricdr.randomness import Hidden, Randomness
 FloatT = TypeVar("FloatT", np.float32, np.float64)
 
 CELLS_PER_BLOCK: Final = 1 << 19
-SHRINK: Final = 1 - 1e-12
-"""Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
+SHRINK: Final = 1 - 1e-12  # covers the rounding of double arithmetic wherever a norm must not exceed its bound
 _ADDED_AT_ONCE: Final = 1 << 13
 _SHORT: Final = (1 << 15) - 1
-_MIN_ENTRIES: Final = 4
-"""Entries of a row from which on it pays to add them up in 16 bits first."""
+_MIN_ENTRIES: Final = 4  # entries of a row from which on it pays to add them up in 16 bits first
 
 
 def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
-    """Return unit rows as whole numbers of norm at most ``radius``, as close to radius times the row as that allows.
-
-    Rounding to the nearest integer may lengthen a row; rows are aimed one step inside the ball, and the few that
-    still leave it are rounded towards zero instead, which never lengthens.
-    """
+    """Return unit rows as whole numbers of norm at most ``radius``, as close to radius times the row as that allows."""
     dim = rows.shape[1]
-    # Rounding dim coordinates adds 1/12 each to the squared norm on average: dim / (24 radius) to the norm itself.
+    # Rounding to the nearest may lengthen a row, by 1/12 a coordinate in its squared norm on average. So rows are aimed
+    # one step inside the ball; the few that still leave it are rounded towards zero instead, which never lengthens.
     aim = max(0.0, radius - 1 - dim / (24 * radius))
     out = np.empty(rows.shape, dtype=np.int32)
 
@@ -81,9 +76,8 @@ def release_rows(
     assert limit < 2 * MAX_SUM, "Grid.radius and MAX_ITEMS bound every sum beforehand"
     total: type[np.signedinteger[Any]] = np.int32 if limit < 2**31 else np.int64
     # How many entries of a row add up within 16 bits, whatever they are; 0 where that is too few.
-    pieces = _SHORT // max(1, most)
-    if pieces < _MIN_ENTRIES:
-        pieces = 0
+    within = _SHORT // max(1, most)
+    pieces = within if within >= _MIN_ENTRIES else 0
     # Of a type that holds every sum, or the sum of every piece.
     item_rows = item_rows.astype(np.int16 if pieces else total, copy=False)
 
@@ -138,14 +132,11 @@ class Entries:
     users: Ids
     items: Ids
     bounds: Bounds
-    value: float = 1.0
-    """What one unit counts."""
-    most: int = 1
-    """Units that one entry can have."""
+    value: float = 1.0  # what one unit counts
+    most: int = 1  # units that one entry can have
     universe_declared: bool = False
     """Whether ``items`` are a declared universe; otherwise which items exist must not show."""
-    unlisted: Matrix | None = None
-    """Users outside the list x items, where they take part in learning."""
+    unlisted: Matrix | None = None  # users outside the list x items, where they take part in learning
 
     @classmethod
     def of(

@@ -18,28 +18,24 @@ from pricdr.privacy.accounting import GRID_STEPS, MAX_REFINEMENT
 from pricdr.randomness import Randomness, Seal, Stream
 
 PROBABILITY_BITS: Final = 768
-TAIL: Final = 31 * GRID_STEPS
-"""Largest absolute value drawn; the exact law puts less than 2^-691 beyond it."""
+TAIL: Final = 31 * GRID_STEPS  # largest absolute value drawn; the exact law puts less than 2^-691 beyond it
 _COLUMN_BITS: Final = 16
 _COLUMNS: Final = 1 << _COLUMN_BITS
 _CENTRE: Final = _COLUMNS // 2
 _DEPTH: Final = PROBABILITY_BITS - _COLUMN_BITS
 _REST: Final = _DEPTH - 16
-_FIXED_POINT: Final = 832
-"""Bits after the point in the computation of the probabilities; see :func:`probabilities`."""
+_FIXED_POINT: Final = 832  # bits after the point in the computation of the probabilities; see :func:`probabilities`
 
 _DRAW_BYTES: Final = 4
-_GROUP: Final = 1 << 14
-"""Draws that share one contiguous stretch of the stream: columns first, then fractions."""
+_GROUP: Final = 1 << 14  # draws that share one contiguous stretch of the stream: columns first, then fractions
 
 
 @cache
 def probabilities() -> tuple[int, ...]:
     """Return P(Z = z) for z = 0 … TAIL in multiples of 2^-768; they add up, both signs counted, to exactly 2^768.
 
-    Weights follow the recurrence w(z+1) = w(z) q^(2z+1), q = exp(−1/2s²), in fixed point; every product rounds
-    down by at most 2^-832, so after 2·TAIL of them the error stays below 2^-810 in absolute terms, far below the
-    2^-768 to which the result is rounded. What rounding down leaves over goes to z = 0.
+    Weights follow w(z+1) = w(z) q^(2z+1), q = exp(−1/2s²), in fixed point. Every product rounds down by at most 2^-832,
+    so the error of 2·TAIL of them stays below 2^-810. What rounding down leaves over goes to z = 0.
     """
     one = 1 << _FIXED_POINT
     ratio = _exp_minus_inverse(2 * GRID_STEPS * GRID_STEPS)

@@ -13,10 +13,8 @@ from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, SumKind, cali
 from pricdr.privacy.strategies.spectral import Spectral
 
 _START: Final = 0.05
-_BLOCKS: Final = 8 << 20
-"""Bytes of the blocks that are being worked on."""
-_ALONE: Final = 0.3
-"""The part of the work that runs on one core, whatever there is."""
+_BLOCKS: Final = 8 << 20  # bytes of the blocks that are being worked on
+_ALONE: Final = 0.3  # the part of the work that runs on one core, whatever there is
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,7 @@ class Estimate:
     item_rows: int
     """Bytes of what is computed for items, in the step where that is most; likewise for users."""
     user_rows: int
-    learns: bool
-    """Whether any step learns from the ratings: users' rows are then needed again, not only written."""
+    learns: bool  # from the ratings, in any step: users' rows are then needed again, not only written
 
     @property
     def seconds(self) -> float:
@@ -70,8 +67,7 @@ def estimate(calibrated: Iterable[CalibratedStep], *, ratings: int, items: int) 
 
 
 MAX_RELEASES: Final = 1_000_000
-EXAMPLE_USERS: Final = 1_000
-"""Listed users of the release that σ is stated for: their number hardly changes it."""
+EXAMPLE_USERS: Final = 1_000  # listed users of the release that σ is stated for: their number hardly changes it
 _DIGITS: Final = Context(prec=6, rounding=ROUND_FLOOR)
 
 
@@ -81,16 +77,12 @@ class Allowance:
 
     releases: int
     mu: float
-    guarantee: Guarantee
-    """What each may claim: the largest ε at the budget's δ, rounded down to six digits."""
+    guarantee: Guarantee  # what each may claim: the largest ε at the budget's δ, rounded down to six digits
 
     @property
     def sigma(self) -> float | None:
-        """σ of the published numbers under the default strategy, each rating counted as 1; None if it cannot be had.
-
-        For the user unit with a clip of 1: σ grows with the clip.
-        """
-        bounds = Bounds(clip=1.0 if self.guarantee.unit is Unit.USER else None)
+        """σ of the published numbers under the default strategy, each rating counted as 1; None if it cannot be had."""
+        bounds = Bounds(clip=1.0 if self.guarantee.unit is Unit.USER else None)  # σ grows with the clip
         declared = Declared(bounds=bounds, unit=self.guarantee.unit, users=EXAMPLE_USERS, items=None)
         strategy = Spectral().resolved(self.guarantee, ())
         try:

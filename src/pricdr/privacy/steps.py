@@ -16,16 +16,13 @@ from pricdr.data.csr import CSR, exact_row_sums, row_counts, with_values
 from pricdr.errors import ParameterError, require_scale
 from pricdr.privacy.accounting import MAX_REFINEMENT, Guarantee, Unit, composed_mu, grid_steps, sigma_for
 
-_LARGEST: Final = 1e30
-"""Published numbers are float32, which reach from 1e-38 to 3e38."""
-MAX_SUM: Final = 1 << 53
-"""Sums below this are exact in int64 and as doubles, which clipping needs."""
+_LARGEST: Final = 1e30  # published numbers are float32, which reach from 1e-38 to 3e38
+MAX_SUM: Final = 1 << 53  # sums below this are exact in int64 and as doubles, which clipping needs
 MAX_ITEMS: Final = 1 << 24
 """Items a catalogue may have; with it the size of every sum is bounded before any rating is seen."""
 _ROOM: Final = 32.0
 """Grid steps in a typical coordinate of an item row; rounding then changes the row by 1/(32·√12) of its length."""
-_NOISELESS_STEPS: Final = 1 << 16
-"""Grid steps in one rating step of a release without noise, where no σ sets the scale."""
+_NOISELESS_STEPS: Final = 1 << 16  # grid steps in one rating step of a release without noise, where no σ sets the scale
 UNITS_PER_STEP: Final = 256
 """Units in a rating step where a user's ratings are scaled to a sum: scaled ratings are rounded down to one unit."""
 
@@ -101,9 +98,7 @@ class Bounds:
         return with_values(matrix, steps)
 
     def forced(self, matrix: CSR) -> tuple[int, int]:
-        """Return how many ratings :meth:`steps` clamps, and how many others it rounds.
-
-        Read off the ratings: for the screen of their owner, never for a release.
+        """Return how many ratings :meth:`steps` clamps and how many others it rounds: for their owner's screen alone.
 
         >>> from scipy.sparse import csr_array
         >>> Bounds(rating_bound=5).forced(csr_array(np.array([[5, 7, -1, 2.4]])))
@@ -133,9 +128,7 @@ class Bounds:
         return most
 
     def limited(self, entries: CSR) -> CSR:
-        """Return the entries in units of 1/256 rating step, each user's scaled to add up to at most the clip.
-
-        Rounded down, in whole numbers. How a user is scaled depends on its own ratings alone.
+        """Return the entries in whole 1/256 rating steps, each user's, alone, scaled to add up to the clip at most.
 
         >>> from scipy.sparse import csr_array
         >>> row = csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
@@ -182,16 +175,12 @@ class Grid:
         return self.radius(bounds) >= room * math.sqrt(dim)
 
 
-_FINEST_BITS: Final = 20
-"""Binary places below one grid step that products carry before they are rounded to it."""
+_FINEST_BITS: Final = 20  # binary places below one grid step that products carry before they are rounded to it
 _MAX_SUM_BITS: Final = 62
-MAX_USERS: Final = 1 << 27
-"""Users that a release can have: whole numbers hold the sum of any guide over them."""
+MAX_USERS: Final = 1 << 27  # users that a release can have: whole numbers hold the sum of any guide over them
 MAX_RATINGS: Final = 1 << 33
-_SAFE: Final = 1 + 1e-6
-"""Covers double arithmetic in a bound on rounding."""
-_MAX_LOST: Final = 0.5
-"""The largest part of a step's budget that rounding may take."""
+_SAFE: Final = 1 + 1e-6  # covers double arithmetic in a bound on rounding
+_MAX_LOST: Final = 0.5  # the largest part of a step's budget that rounding may take
 
 
 class UserGroup(Enum):
@@ -204,8 +193,7 @@ class UserGroup(Enum):
 class SumKind(Enum):
     """What a step adds up, which decides whose rows a rating moves."""
 
-    GIVEN = "vectors that were there before"
-    """One rating moves one row."""
+    GIVEN = "vectors that were there before"  # one rating moves one row
     LEARNT = "vectors computed from the same ratings, along a guide"
     """One rating moves the rows of everybody who rated the item."""
     COUNTED = "the same, and a constant that counts ratings"
@@ -218,8 +206,7 @@ class Declared:
     bounds: Bounds
     unit: Unit
     users: int
-    items: int | None
-    """Size of the declared item universe; None where there is none."""
+    items: int | None  # size of the declared item universe; None where there is none
 
     @property
     def change(self) -> float:
@@ -232,34 +219,23 @@ class Step:
     """One noisy computation, as laid out."""
 
     name: str
-    purpose: str
-    """What it computes, for people."""
-    sensitivity: float
-    """How far a neighbouring change moves the exact result (Frobenius norm)."""
-    share: float
-    """The part of the payer's μ² that it is given."""
+    purpose: str  # what it computes, for people
+    sensitivity: float  # how far a neighbouring change moves the exact result (Frobenius norm)
+    share: float  # the part of the payer's μ² that it is given
     rows: int
-    numbers: int
-    """Noisy numbers in a row."""
-    moved: int
-    """Noisy numbers that one neighbouring change can move."""
-    most: int = MAX_ITEMS
-    """Ratings, at most, that one number adds up: whole numbers must hold their sum."""
-    spread: int | None = None
-    """Most units of ratings behind one number; None where products are whole numbers and nothing is rounded."""
+    numbers: int  # noisy numbers in a row
+    moved: int  # noisy numbers that one neighbouring change can move
+    most: int = MAX_ITEMS  # ratings, at most, that one number adds up: whole numbers must hold their sum
+    spread: int | None = None  # most units of ratings behind one number; None where nothing is rounded
     kind: SumKind = SumKind.GIVEN
-    published: bool = True
-    """Whether its rows are part of the release; otherwise only later steps see them."""
+    published: bool = True  # whether its rows are part of the release; otherwise only later steps see them
     payer: UserGroup = UserGroup.LISTED
 
     def rounding(self, grid: Grid) -> float:
-        """Return the grid steps that rounding adds to the sensitivity, over all numbers that can move.
-
-        Vectors are rounded down to 2^-bits grid steps, so that a sum is off by one of these for each unit of ratings;
-        then it is rounded down itself. So a number's difference between inputs grows by less than 1 + spread · 2^-bits.
-        """
+        """Return the grid steps that rounding adds to the sensitivity, over all numbers that can move."""
         if self.spread is None:
             return 0.0
+        # Vectors are rounded down to 2^-bits, which a sum is off by for each unit of ratings; then it is rounded too.
         return math.sqrt(self.moved) * (1 + self.spread * 2.0 ** -self.fine_bits(grid)) * _SAFE
 
     def fine_bits(self, grid: Grid) -> int:

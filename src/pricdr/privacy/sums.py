@@ -20,10 +20,8 @@ from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.mechanism import CELLS_PER_BLOCK, SHRINK, Run, Secrets
 
-GUIDE_STEPS: Final = 1 << 14
-"""A guide's numbers are whole multiples of 1/2^14, so that sums of its rows are exact."""
-_SPLIT_BITS: Final = 31
-"""Where squares are cut in two; 2^27 users leave room for the sums of either part."""
+GUIDE_STEPS: Final = 1 << 14  # a guide's numbers are whole multiples of 1/2^14, so that sums of its rows are exact
+_SPLIT_BITS: Final = 31  # where squares are cut in two; 2^27 users leave room for the sums of either part
 
 
 def whole_guide(rows: Float64Array) -> IntegerArray:
@@ -56,7 +54,6 @@ def directions(
 ) -> Float64Array:
     """Return one vector of norm below 1 per column of ``matrix``: its raters' guide rows, added up and normalised.
 
-    The sums are exact whole numbers, so a direction is a function of them alone, whatever order they were added in.
     ``matrix`` is in units of ``value``; ``guide`` is from :func:`whole_guide`; ``prior`` is in squared ratings.
     """
     if not prior >= 0:  # the theorem needs it, whoever calls
@@ -112,7 +109,6 @@ def noisy_sums(
     block_rows, step, noise = max(1, CELLS_PER_BLOCK // numbers), grid.step, run.noise(name)
 
     def finish(sums: Whole, start: int) -> Float64Array:
-        """Round exact sums down to the grid and add noise."""
         sums >>= bits
         if noise is not None:
             sums += noise.draw(start * sums.shape[1], sums.size).reshape(sums.shape)

@@ -19,13 +19,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pricdr.errors import MAX_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
-SCHEMA_VERSION: Final = 6
-"""The only one that is read: 1 to 5 had a ``release.parquet``."""
+SCHEMA_VERSION: Final = 6  # the only one that is read: 1 to 5 had a ``release.parquet``
 MAX_BYTES: Final = 1 << 20
-TOLERANCE: Final = 1e-9
-"""Relative: another machine may compute the last bits of a figure differently."""
-_LARGEST: Final = 1e50
-"""Of figures that follow from what was declared: its square is still finite."""
+TOLERANCE: Final = 1e-9  # relative: another machine may compute the last bits of a figure differently
+_LARGEST: Final = 1e50  # of figures that follow from what was declared: its square is still finite
 
 
 def _printable(text: str) -> str:

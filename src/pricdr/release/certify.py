@@ -42,8 +42,7 @@ from pricdr.release.certificate import (
     rounded_up,
 )
 
-DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
-"""Where every certificate states its ε, beside its own δ."""
+DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)  # where every certificate states its ε, beside its own δ
 GROUP_SIZES: Final = (5, 20, 100)
 """Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
 
@@ -248,11 +247,8 @@ def _check_statements(c: Certificate, calibrated: Sequence[CalibratedStep]) -> N
 
 
 def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[GroupFigure]:
-    """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
-
-    Rows in independent random directions give about √t·μ; parallel rows attain the worst case.
-    """
-    cancel = BY_NAME[c.strategy.name].rows_cancel
+    """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced."""
+    cancel = BY_NAME[c.strategy.name].rows_cancel  # rows in independent random directions give about √t·μ
     return [
         GroupFigure(
             ratings=t,

@@ -31,14 +31,10 @@ from pricdr.release.certify import ledger_statement
 from pricdr.release.folder import row_chunks, verify
 from pricdr.signing import public_text, read_public_key
 
-ALPHA: Final = 1e-12
-"""The probability that a single check refuses an honest release."""
-LEVELS: Final = (0.5, 0.1, 1e-3)
-"""Quantiles of noise alone below which short rows or columns are counted."""
-_MANY: Final = 1_000_000
-"""From so many numbers on a floor is a bound instead of the exact quantile."""
-_SLACK: Final = 2.0**-50
-"""Relative: what a few roundings of double precision can do to a multiple of the grid."""
+ALPHA: Final = 1e-12  # the probability that a single check refuses an honest release
+LEVELS: Final = (0.5, 0.1, 1e-3)  # quantiles of noise alone below which short rows or columns are counted
+_MANY: Final = 1_000_000  # from so many numbers on a floor is a bound instead of the exact quantile
+_SLACK: Final = 2.0**-50  # relative: what a few roundings of double precision can do to a multiple of the grid
 
 
 def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
@@ -129,13 +125,11 @@ def too_short(sums: Float64Array, count: int, slack: float, *, alpha: float = AL
 
 
 def floor_of(count: int, level: float) -> float:
-    """Return a length that ``count`` standard normal numbers fall short of with a probability of at most ``level``.
-
-    It is the quantile. From a million on, where scipy computes it too large and would refuse honest releases, it is
-    the bound of Laurent and Massart (2000), χ² ≥ n − 2√(n ln(1/level)): a length smaller by less than 0.1 %.
-    """
+    """Return a length that ``count`` standard normal numbers fall short of with a probability of at most ``level``."""
     if count < _MANY:
         return math.sqrt(2 * gammaincinv(count / 2, level))
+    # There scipy computes the quantile too large and would refuse honest releases. The bound of Laurent and Massart
+    # (2000), χ² ≥ n − 2√(n ln(1/level)), is a length smaller by less than 0.1 %.
     return math.sqrt(count - 2 * math.sqrt(count * math.log(1 / level)))
 
 
@@ -160,7 +154,7 @@ def _check_repeats(values: Float32Array, sigma: float, grid: float) -> None:
 def check_ledger(
     ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None
 ) -> tuple[Balance, tuple[int, ...]]:
-    """Check a ledger, and that it holds every one of these releases; with ``public_key``, that all are signed by it.
+    """Check a ledger, that it holds each of these releases and, with ``public_key``, that all are signed by it.
 
     Return it, and the numbers of releases that it paid for and nobody gave: elsewhere, or never finished.
     """

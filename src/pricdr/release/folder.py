@@ -42,8 +42,7 @@ README: Final = "README.md"
 _OLD_MATRIX: Final = "release.parquet"
 _MAX_README_LENGTH: Final = 1 << 18
 _BYTES_AT_ONCE: Final = 1 << 24
-_SMALL_FILES: Final = 1 << 16
-"""Bytes that certificate, README and signature take together, and more."""
+_SMALL_FILES: Final = 1 << 16  # bytes that certificate, README and signature take together, and more
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +79,12 @@ class Release:
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        """Sizes and the promise."""
         c = self.certificate
         said = [] if c.private else ["NOT PRIVATE"]
         said += [f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}"] if c.promises else []
         return f"Release({len(self.users)} users x {c.dim}, {printable(c.strategy.name)}, {', '.join(said)})"
 
     def _repr_html_(self) -> str:
-        """Show a notebook sizes and the promise."""
         from pricdr.pages import summary_html
         from pricdr.release.readme import in_short, weakness
 
@@ -235,10 +232,7 @@ def export_parquet(release: Release, path: str | os.PathLike[str]) -> Path:
 
 
 def reserve(staging: Path, users: Ids, dim: int) -> None:
-    """Take the room that a release needs on the disk: :meth:`Release.write_into` then writes into it.
-
-    So a disk that is full, or fills up meanwhile, is noticed before the budget is spent.
-    """
+    """Take the room that a release needs on the disk, so that a full one is noticed before the budget is spent."""
     need = len(users) * (4 * dim + 8) + sum(len(user.encode()) for user in users) + _SMALL_FILES
     free = shutil.disk_usage(staging).free
     if need > free:

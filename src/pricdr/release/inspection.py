@@ -28,19 +28,15 @@ if TYPE_CHECKING:
 
 INSPECTION_LAYOUT, DIFFERENCE_LAYOUT = 1, 2
 """Versions of the dictionaries for programs: a key that goes, or means something else, needs a new one."""
-FALSE_ALARMS: Final = (0.01, 0.05, 0.1, 0.25, 0.5)
-"""Where the curve is written out in figures."""
+FALSE_ALARMS: Final = (0.01, 0.05, 0.1, 0.25, 0.5)  # where the curve is written out in figures
 
-NO_LIMIT: Final = "without limit"
-"""In place of a figure: no promise bounds it, or none that can be certified."""
+NO_LIMIT: Final = "without limit"  # in place of a figure: no promise bounds it, or none that can be certified
 COVERED: Final = "covered by the unit itself"
 """In place of what all ratings of a user cost: the promise is about all of them, however many."""
 _LIMITS: Final = frozenset({"epsilon", "mu", "removed_at_worst", "replaced_at_worst"})
 """Figures that a certificate leaves out where they have no limit. ``removed_typically`` is one where rows cancel."""
-_COMPARED_AT: Final = 0.05
-"""False alarms of the test that the sentences on two releases speak of."""
-_RATINGS: Final = 20
-"""Of the user whose whole profile they speak of."""
+_COMPARED_AT: Final = 0.05  # false alarms of the test that the sentences on two releases speak of
+_RATINGS: Final = 20  # of the user whose whole profile they speak of
 _SENTENCES: Final = ("not_protected", "warnings")
 """Fields that are lists of sentences, which may begin anywhere in the list."""
 GROUPS: Final = {
@@ -65,8 +61,7 @@ class Inspection:
     """What an auditor sees of one verified release."""
 
     release: Release
-    key_given: bool
-    """Whether it was verified against a public key that the auditor has."""
+    key_given: bool  # whether it was verified against a public key that the auditor has
 
     def __post_init__(self) -> None:
         assert self.release.verified, "a report on a release that was not checked would vouch for it"
@@ -88,10 +83,7 @@ class Inspection:
         if self.fingerprint is None:
             return ["Not signed: anybody can have made this release."]
         by = "the public key that was given" if self.key_given else "a key that nobody vouched for here"
-        return [
-            f"Signed (Ed25519) by {by}.",
-            f"Its fingerprint, the SHA-256 of the key in DER: {self.fingerprint}.",
-        ]
+        return [f"Signed (Ed25519) by {by}.", f"Its fingerprint, the SHA-256 of the key in DER: {self.fingerprint}."]
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -102,9 +94,8 @@ class Inspection:
     def noise(self) -> dict[str, float]:
         """How much of the published numbers is noise: both are public, so this costs nobody anything.
 
-        ``noise_length`` is the typical length of the noise in one user's row. ``noise_share``, its share in the mean
-        square of the numbers, is about 1 where nothing but noise can be seen; ``error`` is the standard error of a mean
-        square of noise alone, relative to it.
+        ``noise_length`` is the typical length of the noise in one user's row; ``noise_share``, its share in the mean
+        square of the numbers; ``error``, the relative standard error of a mean square of noise alone.
         """
         c, matrix = self.certificate, self.release.matrix
         total = math.fsum(float(np.square(rows, dtype=np.float64).sum()) for rows in row_chunks(matrix))
@@ -228,10 +219,8 @@ def _rates(curve: TradeOff) -> str:
 def _drawn(curve: TradeOff, unit: str) -> Figure:
     """Draw the exact curve, the bound by (ε, δ) alone, and points at a few rates of false alarms."""
     id, caption = "release-curve", "False alarms against detections"
-    note = (
-        "Solid: the exact limit, from the accounting of this release's noise. Dashed: what (ε, δ) alone would allow. "
-        "Dotted: blind guessing."
-    )
+    exact = "Solid: the exact limit, from the accounting of this release's noise."
+    note = f"{exact} Dashed: what (ε, δ) alone would allow. Dotted: blind guessing."
     in_words = f"The best test for one {unit}, at most: {_rates(curve)}. Blind guessing detects as often as it errs."
     return chart_figure(id, caption, partial(_chart, curve), in_words=in_words, note=note)
 
@@ -262,18 +251,15 @@ class Change:
     field: str
     """Its path in the certificate, as in ``steps.0.sigma``, or ``whole_user.20.removed_at_worst`` for 20 ratings."""
     before: Any
-    after: Any
-    """What the certificate says, :data:`NO_LIMIT` or :data:`COVERED`; None where it says nothing of this."""
+    after: Any  # what the certificate says, :data:`NO_LIMIT` or :data:`COVERED`; None where it says nothing of this
 
 
 @dataclass(frozen=True)
 class ReleaseChange:
     """What changed from one release to another; empty where both are the same."""
 
-    same: bool
-    """Whether their certificates are equal, byte for byte, and with them every hash of their files."""
-    same_matrix: bool
-    """Whether their ``release.safetensors`` are."""
+    same: bool  # whether their certificates are equal, byte for byte, and with them every hash of their files
+    same_matrix: bool  # whether their ``release.safetensors`` are
     sentences: tuple[str, str, str]
     """Which one promises more and to whom, and by how much: for one rating, and for all ratings of one user."""
     users: dict[str, int]

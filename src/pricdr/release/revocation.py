@@ -51,8 +51,7 @@ class Notice(BaseModel):
 
     def message(self) -> bytes:
         """Return the bytes that are signed: one spelling for one content."""
-        content = json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False)
-        return FIRST_LINE + content.encode() + b"\n"
+        return FIRST_LINE + json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False).encode() + b"\n"
 
     def signed(self, key: Ed25519PrivateKey) -> bytes:
         """Return the whole file."""

@@ -15,8 +15,7 @@ from pricdr.privacy.steps import Declared, Step
 from pricdr.progress import Progress
 from pricdr.randomness import Randomness
 
-MAX_LEARNT: Final = 256
-"""Columns of a learnt release: beyond a handful they carry noise alone."""
+MAX_LEARNT: Final = 256  # columns of a learnt release: beyond a handful they carry noise alone
 MOST: Final = 1 << 20
 
 

@@ -13,10 +13,8 @@ from pricdr.privacy.mechanism import Entries, Run, Secrets
 from pricdr.privacy.strategies.base import GuideRows
 from pricdr.privacy.strategies.rounds import LearntInRounds, guide, matched
 
-SHARES: Final = (0.15, 0.25, 0.6)
-"""Of μ², by round: the last round's rows are what is published, so it gets most."""
-WIDE: Final = 8
-"""Columns of all rounds but the last, at least: a round chooses among the directions of the one before."""
+SHARES: Final = (0.15, 0.25, 0.6)  # of μ², by round: the last round's rows are what is published, so it gets most
+WIDE: Final = 8  # columns of all rounds but the last, at least: a round chooses among the directions of the one before
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

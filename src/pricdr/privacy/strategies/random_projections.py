@@ -16,8 +16,7 @@ from pricdr.privacy.strategies.base import Projection
 from pricdr.progress import Progress, silent
 from pricdr.randomness import BLOCK, Bytes, Randomness, Stream
 
-DEFAULT_DIM: Final = 200
-"""Columns where nobody asked for a number, as in the paper."""
+DEFAULT_DIM: Final = 200  # columns where nobody asked for a number, as in the paper
 _EXAMPLE_ITEMS: Final = tuple(f"item {number}" for number in range(500))
 _ITEMS_PER_BLOCK: Final = 512
 _COLUMNS_PER_BLOCK: Final = 16
@@ -46,8 +45,7 @@ class RandomProjection(Projection):
 class JLT(RandomProjection):
     """The paper's Johnson-Lindenstrauss projection, with rows normalised so that the sensitivity is exact.
 
-    An item's row depends on its id and on the release's key, not on which other items exist, so no catalogue has to
-    be public.
+    An item's row depends on its id and the release's key, not on which others exist: no catalogue has to be public.
     """
 
     name: ClassVar[str] = "jlt"
@@ -125,8 +123,7 @@ def unit_gaussian_rows(stream: Stream, count: int, dim: int) -> Float32Array:
 def normals_from(bits: Bytes) -> Float32Array:
     """Return standard normals, one for every 4 random bytes (a multiple of 8), by Box-Muller on 32-bit uniforms.
 
-    The tail ends at 6.8 standard deviations: good for E, whose law matters for utility only. Privacy noise never
-    comes from here.
+    The tail ends at 6.8 standard deviations: good for E, whose law matters for utility only, and never privacy noise.
     """
     words = bits.view(np.uint32)
     half = words.size // 2

@@ -21,12 +21,9 @@ from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, user_totals, whole_guide
 
 MAX_COLUMNS: Final = 4096
-_LARGEST: Final = 1e100
-"""Numbers beyond this would overflow in a sum of squares."""
-_FLOOR: Final = 1e-3
-"""The least share of a direction's variance that is taken for signal."""
-_TINY: Final = 1e-6
-"""A share of the largest variance: directions with a smaller one are amplified no further."""
+_LARGEST: Final = 1e100  # numbers beyond this would overflow in a sum of squares
+_FLOOR: Final = 1e-3  # the least share of a direction's variance that is taken for signal
+_TINY: Final = 1e-6  # a share of the largest variance: directions with a smaller one are amplified no further
 
 
 def guide(
@@ -75,10 +72,8 @@ def matched(rows: Float64Array, owners: Ids, users: Ids) -> tuple[Float64Array, 
     return out, present
 
 
-COUNT_WEIGHT: Final = 0.3
-"""Weight of the column that counts ratings in a centring step."""
-_CLEAR: Final = 5.0
-"""Standard deviations of noise by which a count must exceed zero to be divided by."""
+COUNT_WEIGHT: Final = 0.3  # weight of the column that counts ratings in a centring step
+_CLEAR: Final = 5.0  # standard deviations of noise by which a count must exceed zero to be divided by
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,18 +163,13 @@ class LearntInRounds(Strategy):
 
 
 def spread(declared: Declared) -> int:
-    """Return how many units of ratings can lie behind one number that a change touches.
-
-    A user's units before and after both count, twice what is needed: that covers sums of squares beyond 2^53.
-    """
+    """Return how many units of ratings can lie behind one number that a change touches; for a user, twice as many."""
+    # A user's units before and after both count, more than is needed: that covers sums of squares beyond 2^53.
     return declared.bounds.levels if declared.unit is Unit.RATING else 2 * declared.bounds.most_units
 
 
 def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> IntegerArray:
-    """Return the guide less its mean over all ratings, clipped again.
-
-    Without it every item's direction would hold what active users have in common, and less of what sets items apart.
-    """
+    """Return the guide less its mean over all ratings, which holds what active users have in common; clipped again."""
     name = f"centre of round {number}"
     # One row: how much each user rated in all. A rating moves one of its entries, whose vector has norm √(1 + c²).
     with Secrets() as inner:  # as long as the guide, and of no use afterwards

@@ -19,10 +19,8 @@ from pricdr.privacy.strategies.rounds import LearntInRounds, spread
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.randomness import Stream
 
-SHARES: Final = (0.1, 0.1, 0.2, 0.6)
-"""Of μ², by round: the last round's rows are what is published, so it gets most."""
-WIDE: Final = 16
-"""Columns of the first rounds: a random start needs some room to find what matters."""
+SHARES: Final = (0.1, 0.1, 0.2, 0.6)  # of μ², by round: the last round's rows are what is published, so it gets most
+WIDE: Final = 16  # columns of the first rounds: a random start needs some room to find what matters
 MEDIUM: Final = 8
 MAX_ROUNDS: Final = 8
 MIN_FLOOR: Final = 1e-6
@@ -31,10 +29,9 @@ BUCKET_CAP: Final = 16
 
 
 def into_buckets(entries: Matrix, items: Ids, buckets: int, stream: Stream, *, cap: int) -> tuple[Matrix, IntArray]:
-    """Return the same ratings over hashed items, and each item's bucket.
+    """Return the same ratings over hashed items, a user's in one bucket added up to ``cap`` at most, and the buckets.
 
-    Ratings of a user in one bucket add up, to ``cap`` units at most. The hash is keyed, and which items exist shows
-    nowhere: every bucket has a row and noise.
+    The hash is keyed, and which items exist shows nowhere: every bucket has a row and noise.
     """
     bucket_of = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
 
@@ -147,10 +144,7 @@ class Spectral(LearntInRounds):
     def _learn_items(
         self, ratings: Matrix, item_rows: Float64Array, entries: Entries, run: Run, secrets: Secrets
     ) -> Float64Array:
-        """Return a unit row per item (or bucket), from those of the first round and from ratings in the same units.
-
-        They are private: everything in them has passed through noise.
-        """
+        """Return a unit row per item or bucket, from those of the first round; all in them has passed through noise."""
         by_item, prior = Transposed(ratings), self.user_prior * entries.bounds.largest**2
         for number in range(1, self.item_rounds + 1):
             name = f"item sums {number}"
@@ -167,10 +161,7 @@ class Spectral(LearntInRounds):
         return item_rows
 
     def _rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
-        """Return item rows from noisy sums: centred by the counts, whitened less the noise's own Gram, at norm 1.
-
-        Before the last round, rows that are mostly noise are shortened (Wiener).
-        """
+        """Return item rows from noisy sums: centred by the counts, whitened less the noise's own Gram, at norm 1."""
         counts = np.maximum(noisy[:, -1] / self.count_weight, 0.0)
         sums = noisy[:, :-1]
         if counts.sum() > 0:
@@ -185,7 +176,7 @@ class Spectral(LearntInRounds):
         squares = np.einsum("ij,ij->i", white, white)
         positive = np.where(squares > 0, squares, 1.0)
         rows: Float64Array = white / np.sqrt(positive)[:, None]
-        if not last:
+        if not last:  # rows that are mostly noise are shortened (Wiener)
             expected = variance * float((scale**2).sum())
             rows *= np.sqrt(np.maximum(0.0, squares - expected) / positive)[:, None]
         return rows

@@ -7,8 +7,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Final
 
 MAX_SEED: Final = 2**63 - 1
-MAX_SCALE: Final = 1e15
-"""The largest bound, step, clip, threshold or prior; 1/1e15 is the smallest. Their squares stay finite."""
+MAX_SCALE: Final = 1e15  # the largest bound, step, clip, threshold or prior, 1/1e15 the smallest: squares stay finite
 
 _MARKUP: Final = str.maketrans({"|": "&#124;", "<": "&lt;", "[": "&#91;", "`": "&#96;"})
 FILE_NAME: Final = "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"

@@ -69,10 +69,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return sum(1 for _ in self)
 
     def find(self, name: str) -> type[T]:
-        """Return the class of this name; :class:`ParameterError` says why there is none.
-
-        Whoever wrote the name, only modules are imported that are ours or that an installed package offers.
-        """
+        """Return the class of this name, whoever wrote it; :class:`ParameterError` says why there is none."""
         if name in self.own:
             return cast(type[T], _imported(self.own[name]))
         if name in self._registered:
@@ -92,10 +89,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         raise ParameterError(f"there is no {self.kind} {name!r:.60}: {', '.join(self)}, {more}")
 
     def resolve_reference(self, text: str) -> str:
-        """Return the name for what the user typed: a name as it is, or that of module:Class, which is imported.
-
-        Not for text from files: see :meth:`resolve_stored`.
-        """
+        """Return the name for what the user typed, never a file: a name, or that of module:Class, which is imported."""
         if ":" not in text:
             return text
         if not _REFERENCE.fullmatch(text):
@@ -158,10 +152,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return f"{self.kind} {name} is offered by {both}: remove one of them, or name one as module:Class"
 
     def _offered(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what the metadata of packages that can be imported now offers: by name, which module:Class of which.
-
-        A name that more than one package offers is taken from none of them.
-        """
+        """Return what the metadata of packages that can be imported offers: by name, which module:Class of which."""
         if self._path == (path := tuple(sys.path)):
             return self._offers
         # Imported here: it takes as long as everything else that pricdr --help imports.

@@ -26,10 +26,7 @@ _in_use: set[Path] = set()  # the staging paths that this process is using now
 
 
 def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
-    """Refuse the address of a file on another machine, such as ``s3://bucket/ratings.csv``.
-
-    A path has one slash where an address has two, so the error would otherwise be "no such file: s3:/bucket".
-    """
+    """Refuse the address of a file on another machine; else the error would be "no such file: s3:/bucket"."""
     scheme, *rest = path.parts or ("",)
     if scheme.endswith(":") and _REMOTE.fullmatch(scheme[:-1]) and not os.path.lexists(scheme):
         address = f"{scheme}//{'/'.join(rest)}"

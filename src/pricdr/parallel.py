@@ -41,10 +41,7 @@ def each_slice(
 
 @contextmanager
 def process_pool(jobs: int, initialise: Callable[..., object], *arguments: object) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of new interpreters, which end with this process however it ends, and at once on an error.
-
-    Each first calls ``initialise``, a module-level function.
-    """
+    """Yield a pool of new interpreters that call ``initialise`` first and end with this process, however it ends."""
     import multiprocessing
 
     # Spawned: a forked interpreter cannot use a GPU, and inherits locks of threads that it does not have.

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -34,18 +34,15 @@ def silent(what: str, done: float, total: int, note: str = "") -> None:
     """Ignore a report."""
 
 
-@contextmanager
-def shown(progress: Progress | bool, what: str = PREPARING) -> Iterator[Progress]:
-    """Yield the callback for a ``progress`` argument: a display for True, none for False, or the caller's own."""
+def shown(progress: Progress | bool, what: str = PREPARING) -> AbstractContextManager[Progress]:
+    """Return what yields the callback for a ``progress`` argument: a display for True, none for False, or its own."""
     if progress is True:
-        with display(what) as report:
-            yield report
-    elif progress is False:
-        yield silent
-    elif callable(progress):
-        yield progress
-    else:
-        raise ParameterError(f"progress must be True, False or a function, got {progress!r:.40}")
+        return display(what)
+    if progress is False:
+        return nullcontext(silent)
+    if callable(progress):
+        return nullcontext(progress)
+    raise ParameterError(f"progress must be True, False or a function, got {progress!r:.40}")
 
 
 def display(what: str) -> AbstractContextManager[Progress]:

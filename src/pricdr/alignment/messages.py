@@ -39,15 +39,13 @@ FIRST_LINE: Final = b"pricdr alignment message 1\n"
 MAX_IDS: Final = 1 << 30  # the most ids that one party may show: 32 GiB of points
 MAX_HEADER_LENGTH: Final = 4096
 _LENGTH: Final = 4
-BYTES_PER_POINT: Final = 320
-"""Upper bound on the memory per point while a message is read, checked, blinded, sorted and matched."""
+BYTES_PER_POINT: Final = 320  # at most, of memory, while a message is read, checked, blinded, sorted and matched
 _MAX_RECORD: Final = 8192
 
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 SessionId: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_IDS)]
-WhoLearns: TypeAlias = Literal["starter", "both"]
-"""Who learns the common users. Every header says so, so that the answerer knows before it answers."""
+WhoLearns: TypeAlias = Literal["starter", "both"]  # in every header, so that the answerer knows before it answers
 
 
 def _same_rule(rule: str, info: ValidationInfo) -> str:

@@ -50,8 +50,7 @@ from pricdr.files import PRIVATE, new_file, require_writable, sha256_of
 from pricdr.memory import require_memory
 
 IN_THIS_PROCESS: Final = Blinder()
-_MEMORY_FACTOR: Final = 12
-"""Memory per byte of a state file: short ids take far more memory as Python strings than bytes in the file."""
+_MEMORY_FACTOR: Final = 12  # memory per byte of a state file: short ids take far more as Python strings
 _DIGEST_LINE: Final = 65
 
 

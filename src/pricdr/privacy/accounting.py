@@ -22,8 +22,7 @@ LARGE_DELTA: Final = 1e-5
 WEAK_EPSILON: Final = 8.0  # above it, whoever publishes is warned
 HARDLY_ANY_EPSILON: Final = 16.0  # above it, a release is not private: so little is promised
 
-GRID_STEPS: Final = 1024
-"""Parameter s of the discrete Gaussian in the table: the fewest grid steps in one standard deviation of the noise."""
+GRID_STEPS: Final = 1024  # parameter s of the discrete Gaussian in the table: the fewest grid steps in one σ
 MAX_REFINEMENT: Final = 256
 """The largest r in noise of the form r·Z₁ + Z₂; up to here the sum is a discrete Gaussian within 1 ± 10^-130."""
 ROUNDING_WIDTH: Final = 2.0
@@ -34,10 +33,8 @@ SAMPLER_DISTANCE: Final = 2.0**-689
 """Total variation distance of one number's noise (two table draws, 2^-690 each) from its exact law: a tested bound."""
 _NODES, _WEIGHTS = (1 + leggauss(20)[0]) / 2, leggauss(20)[1] / 2
 """Nodes and weights of Gauss-Legendre quadrature on [0, 1]: exact to double precision for a ratio this smooth."""
-_ROOT_TWO, _MILLS = math.sqrt(2), math.sqrt(math.pi / 2)
-"""The Mills ratio r(x) = Φ(−x)/φ(x) is the second times erfcx(x/√2)."""
-_FARTHEST: Final = 40.0
-"""Standard deviations beyond which the normal distribution function is 0 or 1 to double precision."""
+_ROOT_TWO, _MILLS = math.sqrt(2), math.sqrt(math.pi / 2)  # the Mills ratio is r(x) = Φ(−x)/φ(x) = √(π/2) erfcx(x/√2)
+_FARTHEST: Final = 40.0  # standard deviations beyond which Φ is 0 or 1 to double precision
 
 
 class Unit(Enum):

@@ -39,8 +39,7 @@ try:
 except ImportError as error:
     raise ImportError(POSIX_ONLY) from error
 
-MAX_BUDGET: Final = 1e9
-"""The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
+MAX_BUDGET: Final = 1e9  # ε, far beyond any that protects anything, and one that a certificate can state
 _SIGNED_MESSAGE: Final = b"pricdr ledger\n"
 """What a signature covers begins so, as no certificate and no notice of revocation does; then come all lines."""
 _SIGNATURE_BEGINS: Final = b'{"s'  # and no other line does
@@ -153,10 +152,7 @@ def signature_line(chained: bytes, key: "Ed25519PrivateKey") -> bytes:
 
 
 def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
-    """Return the ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed.
-
-    With ``trusted``, for its owner who is about to sign it, no signature is looked at.
-    """
+    """Return the ledger in these bytes; ``trusted``, for its owner who is about to sign it, looks at no signature."""
     if not raw:
         raise LedgerError(f"{name} is not a ledger: it is empty")
     lines = raw.removesuffix(b"\n").split(b"\n")  # an editor may have taken the last line break away

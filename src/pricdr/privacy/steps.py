@@ -18,13 +18,11 @@ from pricdr.privacy.accounting import MAX_REFINEMENT, Guarantee, Unit, composed_
 
 _LARGEST: Final = 1e30  # published numbers are float32, which reach from 1e-38 to 3e38
 MAX_SUM: Final = 1 << 53  # sums below this are exact in int64 and as doubles, which clipping needs
-MAX_ITEMS: Final = 1 << 24
-"""Items a catalogue may have; with it the size of every sum is bounded before any rating is seen."""
+MAX_ITEMS: Final = 1 << 24  # of a catalogue: so the size of every sum is bounded before any rating is seen
 _ROOM: Final = 32.0
 """Grid steps in a typical coordinate of an item row; rounding then changes the row by 1/(32·√12) of its length."""
 _NOISELESS_STEPS: Final = 1 << 16  # grid steps in one rating step of a release without noise, where no σ sets the scale
-UNITS_PER_STEP: Final = 256
-"""Units in a rating step where a user's ratings are scaled to a sum: scaled ratings are rounded down to one unit."""
+UNITS_PER_STEP: Final = 256  # in a rating step, where a user's ratings are scaled to a sum and rounded down to a unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,9 +96,8 @@ def noisy_sums(
 ) -> Float64Array:
     """Run the step of this name: return ``matrix · vectors`` on its grid plus its noise, a row per row of ``matrix``.
 
-    Products are exact whole numbers of 2^-bits grid steps; the sum is rounded down to a grid step, and
-    :meth:`Step.rounding` counts what that can add to the sensitivity. The noise of cell (r, j) is the draw at position
-    r·numbers + j.
+    Products are exact whole numbers of 2^-bits grid steps; the sum is rounded down to a grid step, for which
+    :meth:`Step.rounding` accounts. The noise of cell (r, j) is the draw at position r·numbers + j.
     """
     grid = run.step(name).grid
     bits = run.step(name).step.fine_bits(grid)

@@ -43,8 +43,7 @@ from pricdr.release.certificate import (
 )
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)  # where every certificate states its ε, beside its own δ
-GROUP_SIZES: Final = (5, 20, 100)
-"""Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
+GROUP_SIZES: Final = (5, 20, 100)  # ratings for which a whole user's cost is stated: declared, not read off anybody
 
 
 def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certificate:

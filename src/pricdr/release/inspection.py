@@ -26,19 +26,16 @@ from pricdr.signing import fingerprint, public_from_text
 if TYPE_CHECKING:
     import altair as alt
 
-INSPECTION_LAYOUT, DIFFERENCE_LAYOUT = 1, 2
-"""Versions of the dictionaries for programs: a key that goes, or means something else, needs a new one."""
+INSPECTION_LAYOUT, DIFFERENCE_LAYOUT = 1, 2  # a key that goes, or means something else, needs a new version
 FALSE_ALARMS: Final = (0.01, 0.05, 0.1, 0.25, 0.5)  # where the curve is written out in figures
 
 NO_LIMIT: Final = "without limit"  # in place of a figure: no promise bounds it, or none that can be certified
-COVERED: Final = "covered by the unit itself"
-"""In place of what all ratings of a user cost: the promise is about all of them, however many."""
+COVERED: Final = "covered by the unit itself"  # in place of what all ratings of a user cost, which the promise is about
 _LIMITS: Final = frozenset({"epsilon", "mu", "removed_at_worst", "replaced_at_worst"})
 """Figures that a certificate leaves out where they have no limit. ``removed_typically`` is one where rows cancel."""
 _COMPARED_AT: Final = 0.05  # false alarms of the test that the sentences on two releases speak of
 _RATINGS: Final = 20  # of the user whose whole profile they speak of
-_SENTENCES: Final = ("not_protected", "warnings")
-"""Fields that are lists of sentences, which may begin anywhere in the list."""
+_SENTENCES: Final = ("not_protected", "warnings")  # lists of sentences: one may be anywhere in the list
 GROUPS: Final = {
     "promise": (
         *("private", "epsilon", "nominal_epsilon", "delta", "unit", "neighbours", "epsilon_at_delta", "whole_user"),

@@ -30,9 +30,7 @@ from pricdr.untrusted import Folder
 ENDING: Final = ".revocation"
 FIRST_LINE: Final = b"pricdr revocation notice 1\n"
 MAX_NOTICE: Final = 8192
-MAX_ENTRIES: Final = 10_000
-"""In a folder of notices. More is a refusal, not a shrug: the one that matters might be the next."""
-
+MAX_ENTRIES: Final = 10_000  # in a folder of notices; more is a refusal: the one that matters might be the next
 
 require_reason: Final = partial(require_words, "reason", 400)
 Reason: TypeAlias = Annotated[str, AfterValidator(require_reason)]

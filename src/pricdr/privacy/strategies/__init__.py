@@ -39,10 +39,7 @@ def register(kind: Kind) -> Kind:
 
 
 def strategy_named(text: str) -> "Strategy":
-    """Return the strategy of this name (or module:Class, which is imported) with its defaults.
-
-    :class:`ParameterError` lists what it takes where the defaults are not enough.
-    """
+    """Return the strategy of this name (or module:Class, which is imported) with its defaults, if these are enough."""
     kind = BY_NAME.find(BY_NAME.resolve_reference(text))
     require_arguments(kind, kind.needs)
     return kind()

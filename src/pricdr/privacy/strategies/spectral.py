@@ -52,8 +52,7 @@ class LearnFrom(Enum):
     """Users outside the list give the first round its item vectors; they get no rows."""
 
 
-_LEARNT: Final = ("buckets", "item_rounds", "count_weight", "user_prior", "floor")
-"""The constants of the item model, which are public parameters where there is one."""
+_LEARNT: Final = ("buckets", "item_rounds", "count_weight", "user_prior", "floor")  # the item model's: public, too
 
 
 @dataclass(frozen=True, kw_only=True)

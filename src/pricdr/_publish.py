@@ -290,7 +290,7 @@ def prepare(
 def _selected(ratings: RatingsSource, users: Ids | None, items: Ids | None) -> RatingsSource:
     """Return the listed users and items; refusals go by the lists and by sizes.
 
-    Ratings none of which count are published as noise alone: a refusal would tell who waits for the release of them.
+    Ratings none of which count are published as noise alone: a refusal would tell others what was rated.
     """
     selected = ratings.select(users, items)
     if not selected.users:

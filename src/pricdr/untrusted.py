@@ -100,7 +100,7 @@ class Folder:
 def read_bounded(path: Path, *, limit: int) -> bytes:
     """Return the content of a file that the user named, a link or a pipe too; refuse one of over ``limit`` bytes."""
     require_local(path)
-    with path.open("rb") as file:
+    with path.open("rb") as file:  # an error of the system is raised as it is: the caller knows what the file is for
         content = file.read(limit + 1)
     if len(content) > limit:
         raise InputError(f"{path} has more than {limit:,} bytes, the most that is read")

@@ -151,8 +151,8 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = "starter", pad_to: int 
 def first_message(state: ProtocolState, blinder: Blinder = IN_THIS_PROCESS) -> tuple[Message, ProtocolState]:
     """Return the message with the starter's ids and dummies, blinded, in an order derived from its key."""
     state.require("started")
-    # In the order of the file, an answerer that guesses who comes first, or that dummies are last, could choose what to
-    # tamper with.
+    # In the order of the file, an answerer that guesses who comes first, or that dummies come last, could choose what
+    # to tamper with.
     order = _key(state).order(state.starter_ids)
     message = Message(Header(kind="start", **state.agreed), _blinded_ids(state, state.starter_ids, blinder)[order])
     return message, state.model_copy(update={"first_message": message.sha256})

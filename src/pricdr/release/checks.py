@@ -128,8 +128,8 @@ def floor_of(count: int, level: float) -> float:
     """Return a length that ``count`` standard normal numbers fall short of with a probability of at most ``level``."""
     if count < _MANY:
         return math.sqrt(2 * gammaincinv(count / 2, level))
-    # There scipy computes the quantile too large and would refuse honest releases. The bound of Laurent and Massart
-    # (2000), χ² ≥ n − 2√(n ln(1/level)), is a length smaller by less than 0.1 %.
+    # From here on scipy computes the quantile too large and would refuse honest releases. The bound of Laurent and
+    # Massart (2000), χ² ≥ n − 2√(n ln(1/level)), is a length smaller by less than 0.1 %.
     return math.sqrt(count - 2 * math.sqrt(count * math.log(1 / level)))
 
 

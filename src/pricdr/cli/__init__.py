@@ -1,7 +1,4 @@
-"""The command line: one file per command, each parses, calls the library, and saves.
-
-Commands import the library inside their functions, so that ``pricdr --help`` answers at once.
-"""
+"""The command line: one file per command, which imports the library when it runs: ``--help`` answers at once."""
 
 import os
 import re

@@ -15,7 +15,7 @@ import pricdr
 from pricdr.cli.console import LOG_JSON, answer, warn
 from pricdr.errors import ParameterError
 from pricdr.extensions import Registry
-from pricdr.files import require_local
+from pricdr.files import require_local, require_writable, write_new
 
 T = TypeVar("T")
 _PINNED = "PRICDR_PUBLIC_KEY"
@@ -106,7 +106,6 @@ def whole_numbers(option: str, text: str, example: str) -> tuple[int, ...]:
 
 def require_page(path: Path | None) -> None:
     """Refuse an output file that could not be written, or would spoil a release, before any work is done."""
-    from pricdr.files import require_writable
     from pricdr.release.folder import require_outside_releases
 
     if path is not None:
@@ -186,8 +185,6 @@ def write_json(output: JsonOutput | None, content: Mapping[str, Any]) -> None:
         with redirect_stdout(output.stream):
             answer(*text.split("\n"))
     else:
-        from pricdr.files import write_new
-
         write_new(output.path, f"{text}\n".encode())
 
 

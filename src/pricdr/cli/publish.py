@@ -24,6 +24,7 @@ from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishS
 from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, shown, warn_of_stars
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
 from pricdr.files import new_folder, only_run, require_absent, require_only_writer
+from pricdr.memory import EXPANSION, VARIABLE, format_bytes, memory_limit
 from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
@@ -159,7 +160,6 @@ def _open(
     """Read ratings into memory; or, until ``lifetime`` ends, unsorted into ``folder``, or Spark's of ``location``."""
     from pricdr.data.reading.inputs import find_inputs
     from pricdr.data.workspace import Workspace, sweep
-    from pricdr.memory import EXPANSION, VARIABLE, format_bytes, memory_limit
 
     if settings.spark_conf and location is None:
         raise ParameterError("spark-conf is for --engine spark, and the engine is duckdb")
@@ -373,7 +373,6 @@ def _say_result(release: "pricdr.Release", out: Path, *, learnt: bool) -> None:
 
 def _dry_run(reading: "Reading[Any]", arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Show noise, cost, memory, time and certificate; return them, and apart from them what tells the data's size."""
-    from pricdr.memory import format_bytes, memory_limit
     from pricdr.release.readme import statement
 
     _say_input(reading, arguments)

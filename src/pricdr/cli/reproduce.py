@@ -91,12 +91,10 @@ def _run(paths: Sequence[Path], context: "RunContext", out: Path, only: Sequence
     with progress_bar("runs") as progress:
         for spec in tables:
 
-            def overall(
-                what: str, done: float, total: int, note: str = "", spec: Spec = spec, at: int = before
-            ) -> None:
+            def of_all(what: str, done: float, total: int, note: str = "", spec: Spec = spec, at: int = before) -> None:
                 progress(what, at + done, runs, f"{spec.name}: {note}")
 
-            failures += run(spec, out, context, only=only, seeds=seeds, progress=overall)
+            failures += run(spec, out, context, only=only, seeds=seeds, progress=of_all)
             before += waiting[spec.name]
     for spec in tables:
         text = markdown_report(spec, read(out / f"{spec.name}.jsonl"))

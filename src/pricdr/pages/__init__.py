@@ -1,9 +1,8 @@
 """Pages for people: one HTML file that loads nothing, for a screen, a phone, paper and a screen reader; or Markdown.
 
-A page has sections, a section has blocks, and each block names the template that draws it. A plain text is a paragraph.
-The page allows itself one style sheet and one script, by their hashes; without the script everything is still there to
-read. ``pricdr.pages.charts`` draws charts with altair, which is an extra; without it a figure is its words. Notebooks
-show the same tables. Whatever is put into a template is text, never markup.
+A page has sections, a section has blocks, and each block names the template that draws it; a text is a paragraph. The
+page allows itself one style sheet and one script, by their hashes, and can be read without the script. Whatever is put
+into a template is text, never markup.
 """
 
 import base64
@@ -115,10 +114,7 @@ class Details(Block):
 
 @dataclass(frozen=True)
 class Figure(Block):
-    """A chart as two pictures, for light pages and for dark ones; ``pricdr.pages.charts`` makes them.
-
-    Pictures are shown as images, in which a browser runs and loads nothing, whatever they are drawn from.
-    """
+    """A chart as two pictures, for light and for dark pages: as images, in which a browser runs and loads nothing."""
 
     id: str
     caption: str

@@ -1,7 +1,6 @@
 """Charts: altair says what to draw, vl-convert draws it; the picture for dark pages has other colours and is the same.
 
-A page shows them as pictures and loads no chart library. altair and vl-convert are the extra ``report``; where they are
-not installed, a page has a figure's words instead.
+A page loads no chart library. Without altair and vl-convert, the extra ``report``, it has a figure's words instead.
 """
 
 import math

@@ -168,10 +168,7 @@ def create_app(
     evaluation: Path | None = None,
     frontier: Path | None = None,
 ) -> FastAPI:
-    """Return the application that answers from the first of ``models``, and compares it on the page with the others.
-
-    Without ``hosts``, requests may use any host name; without ``keys``, nobody needs one.
-    """
+    """Return what answers from the first model; without ``hosts`` under any name, without ``keys`` to anybody."""
     served, worker, batch_users, metrics = models[0], Worker(), Quota(*_BATCH_USERS), Metrics()
 
     def refused() -> bool:

@@ -41,10 +41,7 @@ def serve(
     ready: Callable[[str, Snapshot], None],
     poll_interval: float = 1.0,
 ) -> None:
-    """Serve the model in a folder until told to stop, with the options of ``pricdr serve``.
-
-    ``ready`` is called with the address and the model once the server is about to answer.
-    """
+    """Serve a model folder until told to stop; ``ready`` gets the address and the model before the first answer."""
     if not is_loopback(host) and not insecure_listen:
         raise ParameterError(
             f"--host {host} can be reached from other machines: put a proxy with TLS and limits in front "

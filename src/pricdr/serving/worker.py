@@ -1,7 +1,6 @@
 """Scoring: queries that arrive at about the same time are answered together, by one matrix product, in a thread.
 
-Single users, batches and similar items have lanes of their own, which take turns: a crowd in one does not keep the
-others waiting for more than a round.
+Single users, batches and similar items have lanes, which take turns: a crowd in one delays the others by a round.
 """
 
 import asyncio

@@ -60,7 +60,6 @@ RELEASE_FOLDER: Final = "movies.release"
 PAGE: Final = "report.html"
 EVALUATION: Final = "evaluation.json"
 POPULARITY, ALONE, RELEASE, PLAINTEXT = "popularity", "target only", "with release", "plaintext source"
-"""The models, by what they learn from."""
 _METHODS: Final = {POPULARITY: "popularity", ALONE: "dmf", RELEASE: "hetero", PLAINTEXT: "hetero"}
 _FOLDERS: Final = {name: name.replace(" ", "-") for name in _METHODS}
 STRATA: Final = {"cold": "no history", "warm": "own history"}
@@ -254,10 +253,8 @@ def outcome_tables(measured: Comparison) -> list[Table]:
         found = _differences(measured, left, right).values()
         pairs.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
     caption = "Differences in NDCG@10, user by user, with 95 % intervals"
-    return [
-        figures,
-        table("differences-table", caption, ["difference", *(column.name for column in columns[1:])], pairs),
-    ]
+    header = ["difference", *(column.name for column in columns[1:])]
+    return [figures, table("differences-table", caption, header, pairs)]
 
 
 def _group(measured: Comparison, stratum: str) -> str:
@@ -265,7 +262,6 @@ def _group(measured: Comparison, stratum: str) -> str:
 
 
 def _differences(measured: Comparison, left: str, right: str) -> dict[str, Difference]:
-    """Return for each kind of user how much better the first of two models is."""
     return {kind: compare(_values(measured, left, kind), _values(measured, right, kind)) for kind in STRATA}
 
 

@@ -131,7 +131,7 @@ def test_a_saved_pair_reads_back(tmp_path):
     source, target = read(tmp_path / "source.parquet"), read(tmp_path / "target.parquet")
     assert read_ids(tmp_path / "users.txt") == pair.users == source.ratings.users == target.ratings.users
     assert cells(source.ratings) == cells(pair.source)
-    assert (source.has_values, target.has_values) == (True, False)
+    assert (source.ratings.has_values, target.ratings.has_values) == (True, False)
     assert source.ratings.filtered_by == target.ratings.filtered_by == pair.source.filtered_by
     with pytest.raises(OutputError):
         save_pair(pair, tmp_path)

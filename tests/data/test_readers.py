@@ -50,7 +50,7 @@ def test_every_format_gives_the_same_ratings_whatever_the_line_ends(name, write)
         assert (reading.ratings.users, reading.ratings.items) == (("jörg", "zoë"), ("x", "é1"))
         assert (reading.rows, reading.repeats.rows) == (3, 0)
         assert reading.dropped == ({"blank lines": blanks} if blanks else {})
-        assert (reading.has_values, reading.rating_range) == (True, (1.5, 4.0))
+        assert (reading.ratings.has_values, reading.rating_range) == (True, (1.5, 4.0))
 
 
 MARKS = {";": "r.csv", "|": "ratings", "\t": "u.data", " ": "r.tsv.gz", "::": "r.csv", "||": "r.dat", "¦": "r.inter"}
@@ -78,7 +78,7 @@ def test_without_ratings_every_row_counts_as_one(write):
     ):
         reading = read(write(name, content), columns=columns)
         assert (reading.ratings.users, reading.ratings.matrix.data.tolist()) == (("a", "b"), [1.0, 1.0])
-        assert (reading.has_values, reading.rating_range, reading.repeats.rows) == (False, None, 1)
+        assert (reading.ratings.has_values, reading.rating_range, reading.repeats.rows) == (False, None, 1)
         assert "each row counts as 1" in reading.summary()
 
 

@@ -137,7 +137,6 @@ def _numbers(file: Path, column: str, values: list[Any]) -> npt.NDArray[np.float
 
 
 def _parquet_columns(file: Path) -> dict[str, list[Any]]:
-    """Return the columns of a Parquet file by their names: text, or numbers."""
     with opened_parquet(file) as (connection, relation):
         described = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
         if len(described) > MAX_COLUMNS + 1:

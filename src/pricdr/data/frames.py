@@ -77,7 +77,6 @@ class _Stream:
 
 
 def _add_arrow(table: RatingsTable, frame: Any, named: Named) -> None:  # noqa: ANN401
-    """Add the rows of a table that speaks Arrow."""
     import duckdb
 
     connection = table.connection

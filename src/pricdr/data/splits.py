@@ -171,8 +171,7 @@ class Split:
     def strata(self) -> dict[str, BoolArray]:
         """Return which users count for each kind of user, as masks over ``test.evaluated``.
 
-        ``warm`` users have ratings to train on and ``cold`` users have none. ``few`` users have 1 to 3: they are warm
-        users too, counted once more because a source should help them most.
+        ``warm`` users have ratings to train on, ``cold`` users none. ``few`` users, with 1 to 3, are warm users too.
         """
         cold = self.cold[self.test.evaluated]
         ratings = row_counts(self.train.matrix)[self.test.evaluated]
@@ -387,7 +386,6 @@ def _places(matrix: CSR, *keys: Float64Array) -> IntArray:
 
 
 def _one_of_each(ratings: Ratings, among: BoolArray, simulation: Simulation) -> BoolArray:
-    """Choose one rating of every user with two or more ``among`` the stored ones."""
     of_users = np.bincount(entry_rows(ratings.matrix)[among], minlength=len(ratings.users))
     several = np.flatnonzero(of_users > 1)
     starts = np.cumsum(of_users) - of_users
@@ -398,7 +396,6 @@ def _one_of_each(ratings: Ratings, among: BoolArray, simulation: Simulation) -> 
 
 
 def _newcomers(users: int, candidates: IntArray, cold: float, simulation: Simulation) -> BoolArray:
-    """Choose a fraction of the candidates, who are to look like newcomers."""
     hidden = np.zeros(users, dtype=bool)
     count = math.floor(cold * len(candidates) + 0.5)
     hidden[simulation.generator("cold users").permutation(candidates)[:count]] = True

@@ -116,8 +116,7 @@ def _chooser(
 ) -> Callable[[IntArray], IntArray]:
     """Return what draws an item for each user: a taste from the user's mix, then an item of it, early in ``order``.
 
-    Both draws invert a cumulative table. The tables of all users (and of all tastes) stand one after the other, the
-    k-th shifted by k, so that one search over the whole serves every draw.
+    Both draws invert cumulative tables, which stand one after the other, the k-th shifted by k: one search serves all.
     """
     taste_table = (_cumulative(tastes) + np.arange(len(tastes))[:, None]).ravel()
     # Items by taste, in each by popularity.
@@ -147,7 +146,6 @@ def _search(table: Float64Array, at: Float64Array) -> IntArray:
 
 
 def _activity(config: SyntheticConfig, mean: float, most: int, rng: np.random.Generator) -> IntArray:
-    """Draw how many ratings every user gives, with the requested mean."""
     shape = np.exp(config.activity_spread * rng.standard_normal(config.users))
     scale = mean / float(shape.mean())
     for _ in range(20):  # rounding and both limits move the mean: correct for what they did

@@ -51,8 +51,7 @@ class Workspace:
     def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return an array that is mapped to a file in this folder, so that it takes no anonymous memory.
 
-        The file has no name: it disappears with the array, even after a kill. Its space is allocated at once, since a
-        write to a mapping on a full disk would kill the process.
+        The file has no name: it disappears with the array. Its space is allocated at once: later a full disk kills.
         """
         with self.explained(), tempfile.TemporaryFile(dir=self.folder) as file:
             if hasattr(os, "posix_fallocate"):  # macOS has none
@@ -77,7 +76,6 @@ class Workspace:
 
 
 def _create_locked(parent: Path) -> tuple[Path, int]:
-    """Create a folder, and return it with a descriptor that holds its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_NAME, dir=parent))  # mode 0700
         # Empty and not yet locked, it is a leftover to a sweep of another run: then create the next one.

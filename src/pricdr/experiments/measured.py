@@ -247,8 +247,7 @@ class Experiment:
     def reference(self, stratum: str) -> MeasuredArm | None:
         """Return what private releases have to beat: the spec's baseline, and for users with a history a better one.
 
-        That is the arm that sees the target alone and did best on validation, whichever spec has it: a spec with a weak
-        one must not make its releases look good. Cold users get from such a model what is popular: the baseline.
+        That one sees the target alone and did best on validation, in any spec: a weak one must not flatter releases.
         """
         if stratum == "cold":
             return self.baseline

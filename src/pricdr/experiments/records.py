@@ -50,7 +50,6 @@ def record(kind: type[T]) -> type[T]:
 
 
 def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Check a number and return it as it was written."""
     check(value)
     return value
 

@@ -1,7 +1,6 @@
 """What a results folder holds: a JSON line for each run, appended and never rewritten, and what measured it.
 
-Beside the results of a spec lies its outline, the spec as it was run. So results can be read, and shown, without the
-spec they came from, whose arms and settings may have changed since.
+Beside the results of a spec lies its outline, the spec as it was run: the spec itself may have changed since.
 """
 
 import fcntl

@@ -60,8 +60,7 @@ def run(
 ) -> list[str]:
     """Run what ``folder`` lacks of a spec's results and add it there; return which runs failed, and why.
 
-    ``only`` names arms or curves; ``seeds`` stand in for the spec's. The folder gets the spec's outline too. Where the
-    data is not there, that is all it gets, and results that were measured elsewhere stay.
+    ``only`` names arms or curves; ``seeds`` stand in for the spec's. Without data only an outline is written.
     """
     outline, own = Outline.of(spec), folder / f"{spec.name}.jsonl"
     if missing_files(spec.data, context.data, context.prepared):

@@ -24,7 +24,6 @@ from pricdr.randomness import Simulation
 SEED: Final = 0
 """Splits, releases and networks of a search; reported figures use other seeds."""
 RELEASE: Final = ReleaseSpec(strategy="jlt", dim=200, epsilon=8.0)
-"""What methods that need a release are searched with."""
 NONE: Final[Mapping[str, Any]] = {}
 MAX_TRIALS: Final = 1_000
 """Of one method: far more than any declared space is worth."""
@@ -79,8 +78,7 @@ def search(
 ) -> dict[str, dict[str, Any]]:
     """Return the best settings of each method on validation; every trial is a line of ``log``, and none is run twice.
 
-    Methods that read a release see ``release``; a log is for one. What ``data.search`` has is not searched. A method
-    all of whose trials failed has no best settings and is left out.
+    A log is for one ``release``. What ``data.search`` has is not searched. A method whose trials all fail is left out.
     """
     release = replace(release, delta=release.delta or data.delta)
     done = {trial.key: trial for trial in read_lines(log, Trial)}

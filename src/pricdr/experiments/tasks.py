@@ -114,7 +114,6 @@ def _candidates(folder: Path, name: str) -> list[KnownFile]:
 
 
 def _expected(folder: str, name: str) -> str:
-    """Return, for messages, which files are accepted for a file or a domain."""
     if name not in DOMAINS:
         return f"{folder}/{name}"
     files = ", ".join(f"{folder}/{distribution.file_name.format(name)}" for distribution in DOMAINS[name])

@@ -70,9 +70,8 @@ def _plain(path: Path) -> Path:
 def _experiment(path: Path, stem: str) -> Experiment:
     outline, lines = read_outline(_plain(path / f"{stem}{SUFFIX}")), path / f"{stem}{LINES}"
     if outline.spec.name != stem:
-        raise InputError(
-            f"{path / stem}{SUFFIX} is the outline of {shorten(outline.spec.name)}, not of {shorten(stem)}"
-        )
+        other = shorten(outline.spec.name)
+        raise InputError(f"{path / stem}{SUFFIX} is the outline of {other}, not of {shorten(stem)}")
     return Experiment.of(outline, read(_plain(lines)) if os.path.lexists(lines) else [])
 
 

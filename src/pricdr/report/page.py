@@ -265,7 +265,6 @@ def _share_points(pair: Experiment) -> Iterator[Point]:
 
 
 def _curve_figures(experiment: Experiment, id: str) -> Iterator[Figure]:
-    """Yield a figure for cold and for warm users where arms lie along an axis."""
     on_curves = [(arm, arm.arm.point) for arm in experiment.arms.values() if arm.arm.point and arm.arm.point.at > 0]
     for stratum in ("cold", "warm"):
         points = [
@@ -314,7 +313,6 @@ def _curves(
 
 
 def _table2(folder: ResultsFolder, impossible: Mapping[tuple[str, str], Mapping[str, str]]) -> list[Details]:
-    """Return the paper's Table 2 with ours beside it, for each task."""
     own = {one.spec.data.paper: one for one in folder.family("table2") if not one.spec.data.stand_in}
     tables = []
     columns = [Column("method", numeric=False)]

@@ -1,7 +1,6 @@
 """What every strategy must keep, ours and yours: a suite to inherit, and the checks it is made of.
 
-A strategy is trusted with two things: that its steps move no further than they claim, and that it draws the noise it is
-given. How much noise, who pays and what the certificate says is done for it.
+A strategy is trusted that its steps move no further than they claim, and that it draws the noise it is given.
 """
 
 from pathlib import Path
@@ -35,8 +34,7 @@ Promised: TypeAlias = tuple[Guarantee, Bounds]
 class StrategyContract:
     """The suite to inherit: set ``strategy``, with all that it needs to run. Every test runs in both units.
 
-    It cannot prove a sensitivity. For a strategy of one step it looks for neighbours that refute the claim; a strategy
-    of several steps needs a proof, and tests of its own for each.
+    It proves no sensitivity: of one step it looks for neighbours that refute it; several steps need tests of their own.
     """
 
     strategy: ClassVar[Strategy]
@@ -112,8 +110,7 @@ def sensitivity_ratio(
 ) -> float:
     """Return how far neighbours of ``ratings`` are apart at most, over what a strategy of one step claims.
 
-    Each user in turn loses its first rating (or, in the user unit, has all of them replaced by the next user's), and
-    what ``publish`` runs is run on both inputs, without noise and with the same random rows.
+    Each user in turn loses its first rating, or all for the next user's; random rows are the same, without noise.
     """
     strategy = strategy.resolved(guarantee, ratings.users)
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))

@@ -244,8 +244,7 @@ def number_sql(text: str) -> str:
 def seconds_sql(text: str) -> str:
     """Return SQL for a text as a time: a number, or a date of ISO 8601 in seconds since 1970; NULL where it is neither.
 
-    Every value is read on its own. No format is guessed from a column, since then one person's row would decide how
-    the rows of others are read. The time zone of the connection must be UTC.
+    No format is guessed from a column: one person's row would decide how others are read. The connection is in UTC.
     """
     date = rf"trim({text}, {' || '.join(f'chr({blank})' for blank in (32, 9, 10, 11, 12, 13))})"
     moment = f"CASE WHEN regexp_full_match({date}, '{DATE}') THEN epoch_us(try_cast({date} AS TIMESTAMPTZ)) / 1e6 END"
@@ -314,7 +313,6 @@ class Source:
 
 
 def _lines(file: Path) -> str:
-    """Return the lines of a text file and their numbers, as SQL."""
     # A NUL byte would end the column: no text holds one, so DuckDB refuses a file that does. It also refuses line ends
     # that differ, but not in lines that ``skip`` passes over: what comes after them would be lost.
     dialect = "columns = {'line': 'VARCHAR'}, delim = '\0', quote = '', escape = '', comment = '', header = false"

@@ -111,7 +111,6 @@ def naming_in_logs(path: Path, *, several: bool = True) -> Iterator[None]:
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """Return the files that match, and those in the folders that match."""
     files, root = list[Path](), _root(pattern)
     for name in glob.iglob(str(pattern), recursive=True):  # noqa: PTH207 - it takes a pattern with its root
         match = Path(name)

@@ -114,7 +114,6 @@ class RowReport:
     """What was found in all rows."""
 
     name: Path | str
-    """The file that was read, or a text that names another origin."""
     rows: int = 0
     """All rows, bad ones included."""
     bad: int = 0
@@ -279,7 +278,6 @@ def opened_table(
 
 
 def _add_files(table: RatingsTable, inputs: InputFiles, workspace: Workspace, progress: Progress) -> None:
-    """Add files of one kind and one schema to a table."""
     table.report.files, done = len(inputs.files), 0
     first, *others = [table.options.kind(file.path) for file in inputs.files]
     for file, kind in zip(inputs.files[1:], others, strict=True):
@@ -371,11 +369,6 @@ class Reading(RowReport, Generic[R]):
     times: Float64Array | None = None
     """The time of each rating, in the order of the matrix, where it was asked for: NaN where it cannot be read."""
 
-    @property
-    def has_values(self) -> bool:
-        """Whether there was a rating column; otherwise every value is 1."""
-        return self.ratings.has_values
-
     def summary(self) -> str:
         """Return a few lines for people."""
         counted = "repeated pairs not merged yet" if self.n_ratings is None else f"{self.n_ratings:,} ratings"
@@ -390,7 +383,7 @@ class Reading(RowReport, Generic[R]):
             lines += [f"  {printable(fault)}" for fault in self.first_bad]
         if self.repeats.rows:
             rule = "the latest counts, by the time column"
-            if not self.has_values:
+            if not self.ratings.has_values:
                 rule = "they count once"
             elif not self.repeats.by_time:
                 rule = "the largest value counts (there is no time column)"

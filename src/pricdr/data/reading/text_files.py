@@ -39,8 +39,7 @@ _MAGIC = {
     _GZIP: "it is gzip-compressed: name it with .gz at the end",
     b"PAR1": "it is Parquet: name it with .parquet at the end",
     b"PK\x03\x04": "it is a zip archive: unpack it first",
-    b"\xff\xfe": "it looks like UTF-16: set its encoding, utf-16",
-    b"\xfe\xff": "it looks like UTF-16: set its encoding, utf-16",
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "it looks like UTF-16: set its encoding, utf-16"),
 }
 _ENCODINGS: Final = re.compile(
     r"ascii|utf-8(-sig)?|utf-(16|32)(-[lb]e)?|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|gbk|gb2312|gb18030|big5(hkscs)?|"

@@ -36,7 +36,6 @@ CHUNK: Final = 4 << 20
 _BYTES_PER_ITEM: Final = 264
 """Of a sum, about: learnt directions have at most 32 numbers, and a count."""
 _BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-"""The number of rows that a function on an executor gets at a time."""
 _ROWS: Final = "start bigint, payload binary"
 _SUMS: Final = "chunk bigint, width bigint, payload binary"
 _PIECE: Final = 1 << 26
@@ -149,7 +148,6 @@ class SparkMatrix(Matrix):
 
     @contextmanager
     def _dispatched(self, work: RowFunction | SumFunction, what: str, progress: Progress) -> Iterator[SealedFunction]:
-        """Yield the work as a message to executors, while a job runs."""
         session = self._frame.sparkSession
         progress(what, 0, 1)
         session.conf.set(_BATCH, "1")  # a row is a block of megabytes: one at a time
@@ -206,8 +204,7 @@ def _added(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
 def _opened(batches: "Iterator[pa.RecordBatch]", message: SealedFunction) -> Iterator[tuple[int, CSR, Any]]:
     """Yield every block of a partition: its first user, the converted block, and the work to run on it.
 
-    A block with another hash than before the spend is refused: results of different ratings under the same noise
-    would differ by the ratings themselves.
+    A block with another hash than before the spend is refused: two results under the same noise differ by ratings.
     """
     for row in _rows_of(batches):
         work, converts, digests = message.opened()

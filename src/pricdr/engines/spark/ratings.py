@@ -1,7 +1,6 @@
 """``open_ratings``: ratings in Spark, in blocks of users as publishing needs them, and how they were read.
 
-Executors check every row, by the same rules as for files. Rows are shuffled once, by blocks of users, where repeated
-pairs are merged as in memory. Blocks stay on their executors for all passes of a release.
+Executors check rows as those of files are, and merge repeated pairs; rows are shuffled once, by blocks, which stay.
 """
 
 import hashlib
@@ -44,7 +43,6 @@ _KINDS: Final = {
     "time": ((*_NUMBERS, "string", "date", "timestamp", "timestamp_ntz"), "times must be dates, numbers or text"),
 }
 _READ_AS: Final = {"decimal": "double", "date": "timestamp", "timestamp_ntz": "timestamp"}
-"""What some kinds of a time column are read as."""
 _FOOTERS_AT_A_TIME: Final = 16
 _COUNTS: Final = ("kept", "rows", "pairs", "raters", "untimed")
 _PACKED: Final = "first bigint, digest binary, block binary, " + ", ".join(f"{name} bigint" for name in _COUNTS)

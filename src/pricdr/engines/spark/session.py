@@ -170,7 +170,6 @@ _CAUSES: Final = {
     r"crashed|EOFException": "a Python process on an executor died silently (does it have enough memory?)",
     r"No module named '([\w.]+)'": r"\1 is not installed on the executors",
 }
-"""What occurs in the text of an exception, and our words for it."""
 
 
 @contextmanager

@@ -80,12 +80,9 @@ class KeyRing:
             self._keys, self._problem = _private_keys(self._path), ""
         except (InputError, OSError) as error:
             self._keys, self._problem = {}, str(error)
-        if (self._keys, self._problem) == before:
-            return
-        if self._problem:
-            self._report("keys refused", reason=self._problem)
-        else:
-            self._report("keys taken", keys=len(self._keys))
+        if (self._keys, self._problem) != before:
+            facts = {"reason": self._problem} if self._problem else {"keys": len(self._keys)}
+            self._report("keys refused" if self._problem else "keys taken", **facts)
 
 
 def presented_key(authorization: bytes) -> str:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from typer import Argument, Option
 
-import pricdr
+import pricdr.memory
 from pricdr.cli.console import LOG_JSON, log_event, note_spent, open_log, progress_bar, say, say_list, warn
 from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
 from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, shown, warn_of_stars
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
 from pricdr.files import new_folder, only_run, require_absent, require_only_writer
-from pricdr.memory import EXPANSION, VARIABLE, format_bytes, memory_limit
+from pricdr.memory import VARIABLE, format_bytes, memory_limit
 from pricdr.privacy.strategies import BY_NAME
 
 if TYPE_CHECKING:
@@ -179,14 +179,14 @@ def _open(
         with progress_bar(f"reading {location}"):
             return lifetime.enter_context(opened)
     size, limit = find_inputs(given).size if isinstance(given, Path) else None, memory_limit()
-    if size is None or size * EXPANSION <= limit:
+    if size is None or (needed := size * pricdr.memory.EXPANSION) <= limit:
         sweep(folder)  # a killed run that sorted on disk leaves ratings in plaintext
         return settings.read(given, threshold)
     from pricdr.engines.outofcore import read_on_disk, sort_memory
 
     workspace = lifetime.enter_context(Workspace.opened(settings.temp_dir or folder))
     say(
-        f"out of core: {format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory, and the "
+        f"out of core: {format_bytes(size)} of files may take {format_bytes(needed)} in memory, and the "
         f"limit is {format_bytes(limit)} ({VARIABLE} changes it); ratings are kept in {workspace.folder} (in "
         f"plaintext, readable only by you, removed at the end) and sorted with {format_bytes(sort_memory())} of memory"
     )

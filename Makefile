@@ -73,7 +73,7 @@ demo: $(LIGHT)
 	$(BIN)/pricdr demo --out demo
 
 test: setup
-	$(PYTEST) -m "not statistical and not realdata and not slow"
+	$(PYTEST) -m "not statistical and not realdata and not slow and not browser"
 
 test-all: setup
 	$(PYTEST)

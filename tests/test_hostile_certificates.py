@@ -161,6 +161,7 @@ def _forged(certificate, path, value):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_an_absurd_number_anywhere_ends_in_one_clear_line(tmp_path, kind):
     """What may pass is no absurdity: a percentile, a share or a mean close to 0, a promise that nobody is protected."""
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))

@@ -52,6 +52,7 @@ def ratings(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_issuer_and_an_auditor_need_no_torch_and_other_commands_say_in_one_line_what_to_install(ratings):
     promise = "--epsilon 1 --delta 1e-6"
     commands = {

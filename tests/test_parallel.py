@@ -23,6 +23,7 @@ def stop_while_a_worker_is_busy() -> None:
         raise StopError
 
 
+@pytest.mark.slow
 def test_an_error_ends_the_workers_of_the_pool_and_no_other_child():
     spawn = multiprocessing.get_context("spawn")
     other = spawn.Process(target=time.sleep, args=(60,), daemon=True)

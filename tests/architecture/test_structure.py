@@ -62,6 +62,7 @@ def test_the_library_stays_small():
 
 
 @pytest.mark.parametrize(("command", "modules", "depth"), [("publish", 45, 16), ("train", 41, 16)])
+@pytest.mark.slow
 def test_a_command_passes_few_modules_and_few_calls(tmp_path, command, modules, depth):
     """Those of ours in which a function runs, command line included."""
     ratings = tmp_path / "ratings.csv"
@@ -112,6 +113,7 @@ def test_stage_two_imports_no_table_engine():
     assert not loaded & TABLE_ENGINES
 
 
+@pytest.mark.slow
 def test_experiments_run_on_a_machine_without_duckdb_and_the_command_line():
     """A bare GPU machine: numpy, scipy and torch, and what can be copied there, pydantic and cryptography."""
     statement = """

@@ -97,6 +97,7 @@ FAILING = pytest.mark.parametrize(
 
 
 @FAILING
+@pytest.mark.slow
 def test_a_disk_that_fails_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps, error):
     folder = here / "out"
     folder.mkdir()

@@ -102,6 +102,7 @@ def test_a_signal_has_its_own_exit_code_and_leaves_nothing_behind(here, stalled,
     assert sorted(path.name for path in here.iterdir()) == ["log.jsonl", "ratings.csv", "users.fifo"]
 
 
+@pytest.mark.slow
 def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind(here):
     many = pl.DataFrame({"user": range(60_000), "item": [at % 997 for at in range(60_000)]})
     many.write_parquet(here / "many.parquet")
@@ -113,6 +114,7 @@ def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind
     assert [path.name for path in here.iterdir()] == ["many.parquet"]
 
 
+@pytest.mark.slow
 def test_a_read_that_blocks_has_lines_in_the_log_and_an_interrupt_ends_it(here, start):
     """Some libraries have blocked calls resumed after a signal when they are imported; DuckDB does not."""
     os.mkfifo(here / "fifo.csv")
@@ -146,6 +148,7 @@ def test_an_interrupt_inside_code_made_from_text_exits_130_too(tmp_path):
     assert (child.returncode, child.stderr) == (130, INTERRUPTED)
 
 
+@pytest.mark.slow
 def test_an_interrupt_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps):
     folder = here / "out"
     folder.mkdir()

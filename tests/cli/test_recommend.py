@@ -66,6 +66,7 @@ def test_a_run_killed_repeatedly_ends_with_the_same_bytes(here, model, pricdr, s
     assert not list(here.glob(".*"))
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_at_any_step_leaves_no_half_output(here, model, pricdr, steps, small_parts, monkeypatch):
     monkeypatch.setattr(recommending, "ROWS_IN_A_PART", 110)  # two parts
     error, folder = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), here / "out"

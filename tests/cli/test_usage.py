@@ -160,6 +160,7 @@ def test_running_out_of_memory_is_one_line(ratings, refused_publish, monkeypatch
 PUBLISH = "pricdr publish ratings.csv --epsilon 4 --delta 1e-6 --out out"
 
 
+@pytest.mark.slow
 def test_readers_that_leave_closed_outputs_and_full_disks_are_no_traceback(here, release):
     full = (b"", b"error: No space left on device\n") if Path("/dev/full").exists() else (b"", b"")
     for script, code, shown in (

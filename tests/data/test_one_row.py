@@ -209,6 +209,7 @@ def neighbours(draw: st.DrawFn, rows: Callable[[bool], st.SearchStrategy[Row]]) 
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.slow
 def test_one_row_changes_entries_of_its_own_pairs_alone(tmp_path_factory, kind):
     folder, form = tmp_path_factory.mktemp("rows"), FORMATS[kind]
 

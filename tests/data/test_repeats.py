@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pandas as pd
 import polars as pl
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from pricdr import Ratings
@@ -46,6 +47,7 @@ def naive(rows) -> dict[tuple[str, str], float]:
 
 @settings(max_examples=10)
 @given(rows=ROWS)
+@pytest.mark.slow
 def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("csv") / "r.csv"
     path.write_bytes(text_of(rows))

@@ -63,6 +63,7 @@ def test_rows_that_a_file_backs_are_the_same_too(rng, monkeypatch):
 
 @given(st.data())
 @settings(max_examples=20)
+@pytest.mark.slow
 def test_the_same_ratings_however_sorted_rows_are_cut(data):
     """Parts of one row, one user with most of the rows, missing columns."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))

@@ -83,6 +83,7 @@ def test_the_list_says_what_is_not_private_what_each_needs_and_where_it_comes_fr
     assert {one["name"]: one["needs"] for one in listed["strategies"]}["guided"] == "guide"
 
 
+@pytest.mark.slow
 def test_both_parties_use_it_and_a_machine_without_it_reads_models_and_says_why_it_cannot_verify(
     installed, here, monkeypatch, capsys
 ):

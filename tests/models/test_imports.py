@@ -29,6 +29,7 @@ print([name for name in ("pydantic", "duckdb", "polars", "pandas", "pyarrow") if
 """
 
 
+@pytest.mark.slow
 def test_training_and_recommending_load_neither_pydantic_nor_a_table_engine():
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"

@@ -64,6 +64,7 @@ def _others(value):
 
 
 @pytest.mark.parametrize("way", ["spectral", "guided", "buckets", "catalogue"])
+@pytest.mark.slow
 def test_whatever_is_forged_is_refused_in_one_line(folders, way, tmp_path):
     copy = tmp_path / "copy"
     copy.mkdir()

@@ -356,6 +356,7 @@ print(json.dumps(sorted(set(seen))))
 """
 
 
+@pytest.mark.slow
 def test_wherever_a_spend_is_killed_the_next_run_goes_on_from_a_whole_signed_ledger(tmp_path):
     """Lines and signature are written in one step: there is no moment between them."""
     create_keys(tmp_path / "key")

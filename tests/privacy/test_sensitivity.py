@@ -245,6 +245,7 @@ def test_directions_never_overflow():
 
 
 @pytest.mark.parametrize("before", [0.0, 7000.0])
+@pytest.mark.slow
 def test_no_number_grows_by_more_than_is_counted(before):
     """Ten thousand levels and only 14 binary places below a grid step: rounding directions down counts as well."""
     way, rng = WholeSums(bounds=Bounds(rating_bound=10_000), epsilon=300.0), np.random.default_rng(1)

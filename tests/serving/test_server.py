@@ -116,6 +116,7 @@ def test_a_new_model_takes_over_under_load_without_a_dropped_request(saved, tmp_
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_it_ends_in_order_under_load(saved, how):
     with serving(saved / "one") as server:
         crowd = Crowd(server)

@@ -35,7 +35,7 @@ def main() -> None:
     peak, ratings = matmul_peak(device), random_ratings()
     options = TrainingOptions(epochs=1, batch=BATCH, device=device)
     for name, others in (("sampled items", TargetStageConfig().other_items), ("all items", ITEMS)):
-        data = TrainingData.target_only(ratings)
+        data = TrainingData.of(ratings)
         stage = TargetStage(TwoTowers, data, TargetStageConfig(other_items=others), options)
         users = stage.examples[: BATCH * STEPS]
         run: Any = SimpleNamespace(network=stage.network, step=stage.step, examples=users, identity="benchmark")

@@ -113,7 +113,7 @@ def measure(size: Size) -> tuple[int, int]:
     options = replace(TARGET_OPTIONS, device="cpu", batch=size.batch, epochs=2)
     with tempfile.TemporaryDirectory() as folder:
         files = Checkpoints(running=Path(folder) / "run")
-        data = TrainingData.target_only(ratings)
+        data = TrainingData.of(ratings)
         stage = TargetStage(TwoTowers, data, TargetStageConfig(hidden=size.hidden, width=size.width), options)
         train_network(stage, options, validation=held_out, log=RunLog(checkpoints=files))
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, matrix.nnz

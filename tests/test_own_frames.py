@@ -131,7 +131,7 @@ def test_a_model_says_how_many_users_its_release_covers():
     listed = [*range(10), *(f"other {n}" for n in range(30))]
     release = publish(RATINGS, Guarantee(epsilon=8, delta=1e-6), users=listed)
     model = RidgeRelease().fit(FRAME, release)
-    assert model.origin.release_covers == (10, 40)
+    assert model.origin.releases[0].covers == (10, 40)
     assert repr(model).endswith("the release covers 10 of 40 users)")
     assert "covers" not in repr(EASE().fit(RATINGS))
     with pytest.raises(InputError, match="only in the target: '0', '1', '10'; only in the release: 'x'"):

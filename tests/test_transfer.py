@@ -11,7 +11,19 @@ from pricdr import Guarantee, HeteroCDR, publish, synthetic_pair, transfer
 from pricdr.data.splits import set_aside
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
-from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
+from pricdr.models import (
+    BPR,
+    DMF,
+    EASE,
+    Chosen,
+    CoNet,
+    EASERelease,
+    RidgeRelease,
+    RunLog,
+    SymmetricCDR,
+    TrainingOptions,
+    Trust,
+)
 from pricdr.models.gates import SIGNIFICANCE, p_value
 from pricdr.models.methods.dmf import TargetStageConfig
 from pricdr.models.methods.hetero import SourceStageConfig
@@ -23,7 +35,7 @@ from pricdr.training.checkpoints import Checkpoints
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)
 SMALL = {"hidden": 32, "width": 16}
-METHOD = HeteroCDR(config=SourceStageConfig(**SMALL), options=OPTIONS)
+METHOD = HeteroCDR(config=SourceStageConfig(base="dmf", **SMALL), options=OPTIONS)
 PROMISE = Guarantee(epsilon=8, delta=1e-6)
 
 
@@ -69,7 +81,7 @@ def test_what_was_chosen_on_a_split_is_followed_on_everything_and_nothing_is_set
     chosen = Chosen(epochs={"target": 3, "source": 2}, trust=Trust(0.25, 0.5))
     model = METHOD.fit(pair.target, release, chosen=chosen, log=RunLog(file=log))
     assert {part: len(lines) for part, lines in epochs(log).items()} == chosen.epochs
-    assert model.chosen == chosen
+    assert model.chosen == replace(chosen, used=(0,))
 
 
 def test_a_release_that_was_not_trusted_stays_so_on_everything(pair, release):
@@ -164,8 +176,8 @@ def test_each_kind_of_method_is_given_what_it_may_see_and_nothing_else(pair, rel
     quick = TrainingOptions(epochs=1, device="cpu")
     with pytest.raises(ParameterError, match="ease takes target ratings alone, not a release"):
         transfer(pair.target, release, method=EASE())
-    with pytest.raises(ParameterError, match="hetero takes a release or the source's ratings"):
-        transfer(pair.target, method=METHOD)
+    with pytest.raises(ParameterError, match="symmetric takes a release, not target"):
+        transfer(pair.target, method=SymmetricCDR(options=quick))
     with pytest.raises(ParameterError, match="conet takes the source's ratings, not target"):
         transfer(pair.target, method=CoNet(options=quick))
     with pytest.raises(ParameterError, match="ridge-release takes a release, not the source's"):
@@ -182,11 +194,12 @@ def test_a_model_records_what_it_was_trained_on_and_who_signed_it(pair, tmp_path
     chosen = Chosen(epochs={"target": 1, "source": 1}, trust=Trust(0.0, 1.0))
     model = METHOD.fit(pair.target, loaded, chosen=chosen)
     assert model.origin.trained_on == pair.target.fingerprint()
-    assert model.origin.release == loaded.sha256()
-    assert model.origin.release_signed_by == loaded.certificate.signed_by is not None
+    (used,) = model.origin.releases
+    assert used.sha256 == loaded.sha256()
+    assert used.signed_by == loaded.certificate.signed_by is not None
     assert model.origin.settings["options"]["epochs"] == 12
     # a signature that nobody checked says nothing
-    assert METHOD.fit(pair.target, unchecked, chosen=chosen).origin.release_signed_by is None
+    assert METHOD.fit(pair.target, unchecked, chosen=chosen).origin.releases[0].signed_by is None
     saved = model.save(tmp_path / "model")
     assert pricdr.models.FittedModel.load(saved, public_key=public).origin == model.origin
 

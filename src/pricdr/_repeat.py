@@ -26,7 +26,7 @@ def repeat(
     methods: Mapping[str, Method],
     target: RatingsLike,
     *,
-    releases: Mapping[str, Release] | None = None,
+    releases: Mapping[str, Release | Sequence[Release]] | None = None,
     times: int = 5,
     cold: float = 0.2,
     test_items: int = 1,
@@ -44,7 +44,8 @@ def repeat(
     Args:
         methods: What to train, by name; the others are compared with the first.
         target: The target's ratings, all of them, or a data frame of them; each rated pair counts as 1.
-        releases: The release that a method is trained with, under the method's name; the others see the target alone.
+        releases: What a method is trained with, one release or several, under the method's name; the others see the
+            target alone.
         times: How many splits, two or more.
         cold: Hide the whole history of this share of the evaluated users of each split.
         test_items: How many ratings of each evaluated user are tested by.

@@ -3,6 +3,8 @@
 Whatever is done to a release here costs no privacy: it is post-processing.
 """
 
+from collections.abc import Sequence
+
 from pricdr.data.ratings import RatingsLike
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import Method
@@ -15,7 +17,7 @@ from pricdr.training.run_log import NO_LOG, RunLog
 
 def transfer(
     target: RatingsLike,
-    release: Release | None = None,
+    release: Release | Sequence[Release] | None = None,
     *,
     method: Method | str,
     plaintext_source: RatingsLike | None = None,

@@ -248,7 +248,7 @@ def target(tmp_path_factory) -> Path:
         "ridge": f"--method ridge-release --release {folder}/release",
         "linear": f"--method ease-release --release {folder}/unsigned",
         "unverified": f"--method ridge-release --release {folder}/release --allow-unverified",
-        "dmf": f"--config {folder}/small.toml",
+        "dmf": f"--method dmf --config {folder}/small.toml",
         "hetero": f"--config {folder}/small.toml --release {folder}/release",
     }.items():
         assert cli.run(["train", f"{folder}/split", "--out", f"{folder}/{name}", *options.split()]) == 0

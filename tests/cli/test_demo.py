@@ -94,7 +94,10 @@ def test_neither_party_needs_a_folder_but_its_own_and_the_guide_holds_nothing_th
     story.hand_over(source / "movies.release", source / "key.pub", to=target)
     shutil.rmtree(source)
     received = verify(target / "movies.release", public_key=target / "source.pub")
-    assert story.train(target, story.RELEASE, split, QUICK, release=received).origin.release == received.sha256()
+    assert (
+        story.train(target, story.RELEASE, split, QUICK, release=received).origin.releases[0].sha256
+        == received.sha256()
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 

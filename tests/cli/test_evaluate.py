@@ -25,7 +25,7 @@ def test_json_holds_what_the_screen_shows_and_stands_alone_on_standard_output(fo
     outcome = pricdr("evaluate", "popularity", "dmf", "split", "-k", "20,5", "--json", "-", "--per-user", "u.parquet")
     assert outcome.code == 0, outcome.err
     content, shown = json.loads(outcome.out), outcome.err
-    assert (content["schema_version"], content["cutoffs"], content["users"]) == (2, [5, 20], content["test_items"])
+    assert (content["schema_version"], content["cutoffs"], content["users"]) == (3, [5, 20], content["test_items"])
     for ranking in content["rankings"]:
         for model, figures in content["models"].items():
             for stratum, cells in figures[ranking].items():

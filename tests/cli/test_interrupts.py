@@ -152,13 +152,12 @@ def test_an_interrupt_inside_code_made_from_text_exits_130_too(tmp_path):
 def test_an_interrupt_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps):
     folder = here / "out"
     folder.mkdir()
-    options = ("--ledger", ledger, "--epsilon", 0.1, "--strategy", "jlt")
     with steps.watched(folder) as whole:
-        assert publish(ratings, *options, out=folder / "counted").code == 0
+        assert publish(ratings, "--ledger", ledger, "--epsilon", 0.1, out=folder / "counted").code == 0
     assert whole.seen > 8
     for at in range(1, whole.seen + 1):
         with steps.watched(folder, KeyboardInterrupt(), at) as watched:
-            outcome = publish(ratings, *options, out=folder / "release")
+            outcome = publish(ratings, "--ledger", ledger, "--epsilon", 0.1, out=folder / "release")
         assert watched.seen >= at
         assert (outcome.code, outcome.err.splitlines()[-1]) == (130, INTERRUPTED.strip())
         assert [path.name for path in folder.iterdir()] == ["counted"]

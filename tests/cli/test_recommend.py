@@ -8,10 +8,20 @@ import stat
 import subprocess
 import sys
 
+import numpy as np
 import polars as pl
 import pytest
 
-from pricdr.models import recommend as recommending, recommendation_files
+from pricdr import Guarantee, HeteroCDR, Ratings, Release, publish
+from pricdr.models import (
+    Chosen,
+    SourceStageConfig,
+    TrainingOptions,
+    Trust,
+    recommend as recommending,
+    recommendation_files,
+)
+from pricdr.strategies import JLT
 from tests.serving.conftest import small_model
 from tests.settings import config
 
@@ -161,3 +171,31 @@ def test_what_names_users_and_their_tastes_is_for_its_owner_alone(here, model, p
     for name in ("r.parquet", "r.csv"):
         assert pricdr("recommend", model, "--out", name).code == 0
         assert stat.S_IMODE((here / name).stat().st_mode) == 0o600
+
+
+def test_a_newer_release_is_folded_in_and_its_new_users_are_counted_and_served(here, pricdr):
+    """Of so few items that any projection holds them all: two releases are related for certain."""
+    rng = np.random.default_rng(0)
+    users = [f"u{n:03d}" for n in range(130)]
+    source = Ratings.from_triples(*zip(*((u, f"s{i}") for u in users for i in rng.permutation(6)[:3]), strict=True))
+    target = Ratings.from_triples(
+        *zip(*((u, f"t{i}") for u in users[:80] for i in rng.permutation(30)[:4]), strict=True)
+    )
+    for name, listed in (("old", users[:120]), ("newer", users)):
+        publish(source, Guarantee(epsilon=16, delta=1e-6), strategy=JLT(dim=16), users=listed).save(here / name)
+    method = HeteroCDR(
+        config=SourceStageConfig(hidden=8, width=4, base="dmf"), options=TrainingOptions(epochs=2, device="cpu")
+    )
+    chosen = Chosen(epochs={"target": 2, "source": 2}, trust=Trust(0.0, 1.0))
+    method.fit(target, Release.load(here / "old"), chosen=chosen).save(here / "model")
+    (here / "users.txt").write_text("u001\nu125\n")
+    told = pricdr("recommend", "model", "--release", "newer", "--users", "users.txt", "-k", 3, "--out", "r.csv")
+    assert (told.code, "folded in newer: 10 users are new to the model" in told.out) == (0, True), told
+    rows = pl.read_csv(here / "r.csv")
+    assert rows.filter(pl.col("user") == "u125")["basis"].to_list() == ["release"] * 3
+    strangers = publish(source, Guarantee(epsilon=16, delta=1e-6), strategy=JLT(dim=16), users=users[:30])
+    strangers.save(here / "few")
+    refused = pricdr("recommend", "model", "--release", "few", "--out", "s.csv")
+    assert (refused.code, "lists 30 users whom the model has a row of" in refused.err) == (2, True)
+    export = pricdr("recommend", "model", "--release", "newer", "--export", "e")
+    assert (export.code, "--release: an export covers every user" in export.err) == (2, True)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import stat
 
@@ -68,7 +69,7 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(train, here):
 
 
 WRONG = (
-    ("hiden = 3", (), "c.toml: method dmf has no setting 'hiden'"),
+    ("hiden = 3", (), "c.toml: method hetero has no setting 'hiden'"),
     ('hidden = "3"', (), "c.toml: hidden must be int"),
     (None, ("--config", "nowhere.toml"), "nowhere.toml: no such file"),
     ("learning_rate = nan", (), "learning_rate must be a finite number, got nan"),
@@ -78,7 +79,7 @@ WRONG = (
     (None, ("--seed", 2**70), "--seed"),
     (None, ("--method", "dmf", "--preset", "paper"), "no preset 'paper'"),
     (None, ("--method", "popularity", "--epochs", 3), "not trained in epochs"),
-    (None, ("--method", "hetero"), "hetero takes a release or the source's ratings"),
+    (None, ("--method", "symmetric"), "symmetric takes a release, not target ratings"),
     (None, ("--source", "strangers.parquet"), "same people"),
     (None, ("--release", "noiseless"), "NOT PRIVATE"),
     (None, ("--release", "strangers"), "another user list"),
@@ -133,7 +134,7 @@ def test_a_run_that_was_stopped_is_resumed_by_itself_alone_and_ends_with_the_sam
         if len(saves) == 2:
             raise KeyboardInterrupt
 
-    options = ("--release", "release", "--epochs", 5)
+    options = ("--release", "release", "--base", "dmf", "--epochs", 5)
     assert train("split", "apart/straight", *options).code == 0  # beside the other one, its network would be found
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
     stopped = train("split", "m", *options)
@@ -167,7 +168,7 @@ def test_a_run_that_was_stopped_is_resumed_by_itself_alone_and_ends_with_the_sam
 
 def test_training_on_everything_says_what_was_chosen_anew_and_by_what(train, pricdr, here):
     told = train("ratings.parquet", "m", "--release", "release").out
-    assert "epochs chosen by validation: target" in told
+    assert re.search("epochs chosen by validation: bpr [1-3], target [1-3]", told)
     assert "% for warm users" in told
     assert "chosen anew, from ratings set aside; --like MODEL would carry them over" in told
     assert "the release covers 120 of 120 users" in told
@@ -219,10 +220,11 @@ def test_like_takes_a_seed_an_export_and_another_release_which_it_says(train, ta
     assert after.origin.settings["options"] == {**before.origin.settings["options"], "seed": 9}
     assert after.chosen == before.chosen
     newer = train("ratings.parquet", "newer", "--like", target / "linear", "--release", "release", small=False)
-    assert newer.err.startswith("warning: this is not the release that ")
+    assert newer.err.startswith("warning: these are not the releases that ")
     assert FittedModel.load(here / "newer").chosen == FittedModel.load(target / "linear").chosen
 
 
+SMALL_DMF = ("--method", "dmf", "--config", "small.toml")
 UNLIKE = (
     ("ratings.parquet", ("--like", "ridge", "--method", "ease"), "--method: --like carries the method"),
     ("ratings.parquet", ("--like", "dmf", "--epochs", 5, "--preset", "paper"), "--preset and --epochs: --like"),
@@ -235,14 +237,22 @@ UNLIKE = (
     ("split", ("--like", "dmf"), "--like is for training on all ratings"),
     ("ratings.parquet", ("--start", "dmf", "--config", "small.toml"), "--start on all ratings needs --like"),
     ("split", ("--start", "dmf", "--method", "ease"), "method ease has none"),
-    ("split", ("--start", "dmf", "--config", "small.toml", "--seed", 1), "dmf has no network of this training"),
-    ("split", ("--start", "damaged", "--config", "small.toml"), "is not a checkpoint that can be resumed"),
+    (
+        "split",
+        ("--start", "dmf", *SMALL_DMF, "--seed", 1),
+        "dmf has no network of this training",
+    ),
+    (
+        "split",
+        ("--start", "damaged", *SMALL_DMF),
+        "is not a checkpoint that can be resumed",
+    ),
 )
 
 
 def test_what_like_and_start_cannot_do_is_one_line(train, target, here):
     old, damaged = (shutil.copytree(target / "dmf", here / name) for name in ("old", "damaged"))
-    nothing = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "not_chosen": ""}
+    nothing = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "used": None, "not_chosen": ""}
     (old / "model.json").write_text(json.dumps({**about(old), "chosen": nothing}))
     (file,) = (damaged / "networks").iterdir()
     file.write_bytes(b"\xff" * 100)
@@ -285,3 +295,39 @@ def test_a_release_that_covers_few_users_is_warned_of(train, target, here):
     outcome = train("ratings.parquet", "m", "--method", "ridge-release", "--release", here / "few", small=False)
     assert "the release covers 1 of 120 users" in outcome.out
     assert "that is few: only in the target: " in outcome.err
+
+
+def test_releases_of_several_sources_are_given_one_by_one_or_as_a_folder_of_them(train, target, here):
+    received = here / "received"
+    for name in ("release", "unsigned"):
+        shutil.copytree(target / name, received / name)
+    ridge = ("--method", "ridge-release")
+    given = train("split", "a", *ridge, "--release", "release", "--release", "unsigned", small=False)
+    assert given.out.count("the release covers 120 of 120 users") == 2
+    assert train("split", "b", *ridge, "--release", received, small=False).code == 0
+    a, b = (FittedModel.load(here / name) for name in "ab")
+    assert a.origin == b.origin
+    assert [one.signed_by is None for one in a.origin.releases] == [False, True]
+    assert {path.name for path in (here / "a").glob("*.json")} == {
+        "model.json",
+        "release.certificate.json",
+        "release-2.certificate.json",
+    }
+    again = train("ratings.parquet", "c", "--like", here / "a", "--release", "release", small=False)
+    assert (again.code, "was measured with 2 releases, got 1: give as many" in again.err) == (2, True)
+    twice = train("split", "d", *ridge, "--release", "release", "--release", "release", small=False)
+    assert (twice.code, "releases 1 and 2 are the same" in twice.err) == (2, True)
+
+
+def test_a_base_is_named_by_an_option_and_recorded(train, here):
+    for base in ("bpr", "dmf"):
+        assert train("split", base, "--release", "release", "--base", base).code == 0
+        assert about(here / base)["config"]["config"]["base"] == base
+    assert "base weight" in about(here / "bpr")["chosen"]["settings"]
+    for options, says in (
+        (("--base", "neumf"), "base must be a method with a vector for each user and item"),
+        (("--base", "dmf", "--method", "ease"), "method ease has no setting 'base'"),
+        (("--base", "nothing"), "nothing"),
+    ):
+        outcome = train("split", "m", *options, small=options[-1] == "neumf")
+        assert (outcome.code, outcome.err.count("error: "), says in outcome.err) == (2, 1, True), outcome

@@ -1,4 +1,4 @@
-"""A repeated (user, item) pair: the latest row counts where there is a time,."""
+"""A repeated (user, item) pair: the latest row counts where there is a time."""
 
 import csv
 import io

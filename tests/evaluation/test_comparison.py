@@ -147,7 +147,7 @@ def test_a_name_cannot_begin_a_line_of_its_own(split, models):
 def test_the_dictionary_holds_everything_that_is_shown(split, models):
     comparison = pricdr.evaluate(models, split)
     content = comparison.to_dict()
-    assert content["schema_version"] == 2
+    assert content["schema_version"] == 3
     assert (content["users"], content["test_items"], content["cutoffs"]) == (len(split.test), len(split.test), [5, 10])
     assert (content["rankings"], content["compared_by"]) == (["sampled", "full"], "NDCG@10")
     frame = comparison.to_frame()

@@ -20,7 +20,7 @@ def comparison(gain, users=6, cold=2):
     base = np.linspace(0.1, 0.6, users)
     better = base + gain * strata["cold"]
     values = {name: {"sampled": {"NDCG@10": own}} for name, own in (("A", base), ("B", better))}
-    trainings = {"A": Training("dmf", with_release=False), "B": Training("hetero", with_release=True)}
+    trainings = {"A": Training("hetero", with_release=False), "B": Training("hetero", with_release=True)}
     return Comparison(tuple(f"u{at}" for at in range(users)), strata, values, trainings)
 
 

@@ -19,6 +19,7 @@ from pricdr.evaluation.verdict import (
 )
 from pricdr.models import DataAccess, Origin
 from pricdr.models.catalogue import METHODS, method_class
+from pricdr.models.fitted import ReleaseOrigin
 from tests.evaluation.test_comparison import TableModel
 
 HELPING, HURTING = Difference(0.02, 0.01, 0.03, 0.01), Difference(-0.02, -0.03, -0.01, 0.05)
@@ -36,7 +37,7 @@ def test_interval_and_test_must_agree_and_a_handful_of_users_tells_nothing_howev
 
 
 def judgement(about_release=True, **changes):
-    trainings = Training("dmf", with_release=False), Training("hetero", with_release=about_release)
+    trainings = Training("hetero", with_release=False), Training("hetero", with_release=about_release)
     given = {
         "model": "B",
         "baseline": "A",
@@ -76,7 +77,7 @@ class Scores(TableModel):
     method: str = "dmf"
 
 
-ALONE, WITH = Origin({}, "f"), Origin({}, "f", release="hash")
+ALONE, WITH = Origin({}, "f"), Origin({}, "f", (ReleaseOrigin("hash"),))
 PLAINTEXT = Origin({}, "f", plaintext_source=True)
 
 
@@ -103,7 +104,7 @@ def models_of(split, first, second):
     [(ALONE, WITH, True), (WITH, WITH, False), (None, WITH, False), (PLAINTEXT, WITH, False), (WITH, ALONE, False)],
 )
 def test_the_release_is_spoken_of_where_it_is_the_difference(split, first, second, expected):
-    models = models_of(split, (first, "dmf"), (second, "hetero"))
+    models = models_of(split, (first, "hetero"), (second, "hetero"))
     comparison = pricdr.evaluate(models, split, ranking="sampled")
     assert {one.about_release for one in comparison.verdicts} == {expected}
     assert [one.stratum for one in comparison.verdicts] == ["warm", "few", "cold"]
@@ -132,7 +133,7 @@ def test_another_method_as_the_baseline_says_nothing_about_the_release(split, ba
 def test_every_method_that_reads_a_release_has_its_baseline():
     access = {name: method_class(name).data_access() for name in METHODS.own}
     assert set(WITHOUT_RELEASE) == {name for name, seen in access.items() if DataAccess.RELEASE in seen}
-    assert {DataAccess.RELEASE in access[name] for name in WITHOUT_RELEASE.values()} == {False}
+    assert {DataAccess.TARGET in access[name] for name in WITHOUT_RELEASE.values()} == {True}
 
 
 def test_students_interval_over_repetitions():

@@ -69,7 +69,7 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ("folder", "folders", "unknown key 'folders' in data"),
         ('source = "a.csv"\n', "", "data needs 'source'"),
         ('method = "popularity"', 'method = "popular"', "no method 'popular'"),
-        ('method = "popularity"', 'method = "hetero"', "arm 'popularity': method hetero needs"),
+        ('method = "popularity"', 'method = "symmetric"', "arm 'popularity': method symmetric needs"),
         ('"jlt", epsilon', '"jtl", epsilon', "arm 'jlt'.*jtl"),
         ('rows = "noise"', 'rows = "loud"', "loud"),
         ('name = "jlt"', 'name = "popularity"', "'popularity' is that of several"),

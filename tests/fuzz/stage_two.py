@@ -21,7 +21,8 @@ from torch import nn
 from pricdr import Guarantee, Ratings, publish
 from pricdr.experiments.results import Outline
 from pricdr.experiments.spec import read_search, read_specs
-from pricdr.models.fitted import Chosen, FittedModel, Origin, Trust
+from pricdr.models.fitted import Chosen, FittedModel, Origin, ReleaseOrigin, Trust
+from pricdr.models.fold_in import Encoders, Tower
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
 from pricdr.pages import markdown
@@ -44,8 +45,8 @@ from tests.fuzz.mutations import (
 _USERS = tuple(f"u{at}" for at in range(9))
 _ITEMS = tuple(f"i{at}" for at in range(7))
 _TENSORS = "model.safetensors"
-_ORIGIN = Origin({"config": {"width": 4}, "options": {"seed": 1}}, "0" * 64, "1" * 64)
-_CHOSEN = Chosen(epochs={"target": 3}, trust=Trust(0.25, 1.0), settings={"scale": 0.4}, evidence=0.005)
+_ORIGIN = Origin({"config": {"width": 4}, "options": {"seed": 1}}, "0" * 64)
+_CHOSEN = Chosen(epochs={"target": 3}, trust=Trust(0.25, 1.0), settings={"scale": 0.4}, evidence=(0.005,))
 _CERTIFICATE = "release.certificate.json"
 
 
@@ -62,7 +63,11 @@ def make_models(folder: Path) -> list[Seed]:
     layers = ((dense(5, 6), dense(1, 5)[0]), (dense(1, 5), dense(1, 1)[0]))
     interaction = Interaction(dense(len(_USERS), 6), dense(len(_ITEMS), 6), layers)
     n_users, n_items = len(_USERS), len(_ITEMS)
+    width = dense(1).shape[1]
+    towers = (Tower(dense(count, 5), dense(1, 5)[0], dense(5, width), dense(1, width)[0]) for count in (n_items, 3))
+    encoders = Encoders(2.0, *towers, dense(n_users, 3), (slice(0, 3),))
     models: dict[str, dict[str, Any]] = {
+        "towers": {"user_vectors": dense(n_users), "item_vectors": dense(n_items), "encoders": encoders},
         "dense": {"user_vectors": dense(n_users), "item_vectors": dense(n_items)},
         "both sparse": {"user_vectors": sparse(n_users, n_items), "item_vectors": sparse(n_items, n_items)},
         "sparse users": {"user_vectors": sparse(n_users, n_items), "item_vectors": dense(n_items, n_items)},
@@ -74,8 +79,8 @@ def make_models(folder: Path) -> list[Seed]:
         },
     }  # fmt: skip
     release = publish(Ratings.from_triples(["a"], ["x"]), Guarantee(epsilon=1, delta=1e-6), users=["a"])
-    known = {"release_covers": (3, 9), "release_verified": True, "software": "pricdr 0.8.0"}
-    origin = replace(_ORIGIN, certificate=release.certificate, **known)
+    known = ReleaseOrigin(release.sha256(), None, True, (3, 9), release.certificate)
+    origin = replace(_ORIGIN, releases=(known,), software="pricdr 0.9.0")
     seeds = []
     for name, parts in models.items():
         seen = sp.csr_array((rng.random((n_users, n_items)) < 0.3).astype(np.float64))

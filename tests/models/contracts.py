@@ -23,7 +23,7 @@ from pricdr.training.loop import TrainingOptions, train_network
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SMALL = SourceStageConfig(
-    hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
+    base="dmf", hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
 )
 QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
 HETERO = HeteroCDR(config=SMALL, options=QUICK)
@@ -115,7 +115,7 @@ class TrainedContract(RecommenderContract):
     @classmethod
     def run(cls, planted: Planted) -> TrainingRun:
         """Return its training, not begun yet."""
-        return cls.method.training_run(TrainingData.target_only(planted.target))
+        return cls.method.training_run(TrainingData.of(planted.target))
 
     def test_a_gradient_reaches_every_parameter(self, planted: Planted) -> None:
         """Every part of the network has a purpose."""

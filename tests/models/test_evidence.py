@@ -95,7 +95,7 @@ def test_a_model_records_the_result_of_the_evidence_test(target, tastes, method,
     for matrix, passes in ((good, True), (noise, False)):
         release = release_with_rows(matrix.astype(np.float32), target.users)
         model = method.fit(target, release)
-        assert (model.chosen.evidence <= SIGNIFICANCE) is passes
+        assert (model.chosen.evidence[0] <= SIGNIFICANCE) is passes
         assert passes or model.chosen.trust == UNTRUSTED
         # A choice that is carried over keeps its p-value: nothing is tested again.
         followed = method.fit(target, release, chosen=model.chosen)

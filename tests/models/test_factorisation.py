@@ -32,7 +32,7 @@ def test_bpr_one_step_of_gradient_descent_is_the_printed_one():
     rate, reg = 0.1, 0.3
     two = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=("x", "y", "z"))
     method = BPR(config=BPRConfig(width=2, regularisation=reg), options=QUICK)
-    network = method.training_run(TrainingData.target_only(two))
+    network = method.training_run(TrainingData.of(two))
     P, Q = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([[1.0, 0.2], [-0.3, 0.8], [4.0, 5.0]])
     b = np.array([0.4, -0.6, 7.0])
     with torch.no_grad():
@@ -58,7 +58,7 @@ def test_bpr_the_loss_is_the_mean_over_triples():
     users, items = tuple("abc"), tuple("uvwxyz")
     ratings = Ratings.from_triples(list(users), list(items[:3])).select(items=items)
     method = BPR(config=BPRConfig(width=4, regularisation=0.2), options=QUICK)
-    network = method.training_run(TrainingData.target_only(ratings))
+    network = method.training_run(TrainingData.of(ratings))
     users, items = torch.tensor([0, 2]), torch.tensor([[1, 0, 3, 5], [4, 2, 0, 1]])
     single = [network.loss(users[[k]], items[[k]][:, [0, c]]).item() for k in range(2) for c in (1, 2, 3)]
     assert network.loss(users, items).item() == pytest.approx(np.mean(single), rel=1e-5)
@@ -77,7 +77,7 @@ def test_users_without_ratings_are_all_served_alike_by_what_suits_everybody(plan
 def neumf(planted):
     """A training of NeuMF without dropout, not begun yet."""
     config = replace(NEUMF_SMALL, dropout=0.0, regularisation=0.0)
-    return NeuMF(config=config, options=QUICK).training_run(TrainingData.target_only(planted.target))
+    return NeuMF(config=config, options=QUICK).training_run(TrainingData.of(planted.target))
 
 
 def arrays(run):

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pricdr.errors import InputError, VerificationError
-from pricdr.models.fitted import FittedModel
+from pricdr.models.fitted import FittedModel, ReleaseOrigin
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
 from pricdr.models.methods.linear import EASE, ItemKNN
@@ -127,7 +127,11 @@ ARRAYS = {
     "flat vectors": ("bpr", lambda a: a.update(user_vectors=a["user_vectors"].ravel()), "2 dimensions"),
     "a bias that is short": ("bpr", shorter("item_bias"), "do not fit"),
     "flags that are short": ("bpr", shorter("in_release"), "do not fit"),
-    "flags of seven": ("bpr", put("in_release", 0, 7), "zeros and ones"),
+    "flags of seven": (
+        "bpr",
+        lambda a: a.update(in_release=np.full((len(a["in_release"]), 1), 7, np.uint8)),
+        "zeros and ones",
+    ),
     "parts that are short": ("neumf", shorter("interaction/user_parts"), "do not fit"),
     "a width below zero": ("ease", put("user_vectors/width", 0, -1), "width"),
     "two widths": ("ease", longer("user_vectors/width", 40), "width"),
@@ -214,7 +218,8 @@ def test_a_file_that_is_none_is_refused(folder, spoil, name):
     refuses(where)
 
 
-CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "not_chosen": ""}
+CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "used": None, "not_chosen": ""}
+RELEASE = {"sha256": "0" * 64, "signed_by": None, "verified": None, "covers": None}
 JSON = {
     "an extra key": {"note": "trust me"},
     "a method that is a module": {"method": "os:system"},
@@ -225,10 +230,16 @@ JSON = {
     "settings three deep": {"config": {"a": {"b": {"c": 1}}}},
     "a setting of 10^400": {"config": {"a": 10**400}},
     "a setting that is no number": {"config": {"a": float("nan")}},
-    "a key holder that is no key": {"release_signed_by": "somebody"},
+    "a key holder that is no key": {"releases": [{**RELEASE, "signed_by": "somebody"}]},
+    "a release of no hash": {"releases": [{**RELEASE, "sha256": 5}]},
+    "a release that is none": {"releases": [5]},
+    "a release with more to say": {"releases": [{**RELEASE, "note": "trust me"}]},
+    "hundreds of releases": {"releases": [RELEASE] * 300},
+    "a use of release -1": {"chosen": {**CHOSEN, "used": [-1]}},
+    "evidence above 1": {"chosen": {**CHOSEN, "evidence": [1.5]}},
     "version 10^400": {"schema_version": 10**400},
     "version true": {"schema_version": True},
-    "version 4": {"schema_version": 4},
+    "version 5": {"schema_version": 5},
     "a part trained for -1 epochs": {"chosen": {**CHOSEN, "epochs": {"training": -1}}},
     "a part trained for 10^9 epochs": {"chosen": {**CHOSEN, "epochs": {"training": 10**9}}},
     "trust above 1": {"chosen": {**CHOSEN, "trust": [0.0, 1.5]}},
@@ -238,11 +249,11 @@ JSON = {
 }
 TEXTS = [
     "[" * 100_000,
-    '{"schema_version": 5, "config": ' + '{"a":' * 100_000,
-    '{"schema_version": 5, "config": {"a": ' + "9" * 5000 + "}}",
-    '{"schema_version": 5, "config": {"a": 1e400}}',
+    '{"schema_version": 6, "config": ' + '{"a":' * 100_000,
+    '{"schema_version": 6, "config": {"a": ' + "9" * 5000 + "}}",
+    '{"schema_version": 6, "config": {"a": 1e400}}',
     "null",
-    '{"schema_version": 5, "method": "\\ud800"}',
+    '{"schema_version": 6, "method": "\\ud800"}',
     "\ufeff{}",
 ]
 
@@ -253,7 +264,7 @@ def test_a_description_that_is_not_ours_is_refused(folder, description):
     known = JSON.get(description)
     text = description if known is None else json.dumps(json.loads(file.read_text()) | known)
     file.write_text(text, encoding="utf-8")
-    version = ["schema_version 4, this software reads 5: train it again"] if description == "version 4" else []
+    version = ["schema_version 5, this software reads 6: train it again"] if description == "version 5" else []
     refuses(file.parent, "model.json", *version)
 
 
@@ -292,8 +303,8 @@ def test_more_ids_than_memory_are_refused_before_they_are_decoded(folder, monkey
 def test_a_public_key_lets_in_only_models_of_releases_that_it_signed(planted, tmp_path):
     (_, mine), (_, theirs) = create_keys(tmp_path / "mine"), create_keys(tmp_path / "theirs")
     model = EASE().fit(planted.target)
-    unsigned = replace(model.origin, release="0" * 64)
-    signed = replace(unsigned, release_signed_by=public_text(read_public_key(mine)))
+    unsigned = replace(model.origin, releases=(ReleaseOrigin("0" * 64),))
+    signed = replace(model.origin, releases=(ReleaseOrigin("0" * 64, public_text(read_public_key(mine))),))
     for name, origin in (("target", model.origin), ("unsigned", unsigned), ("signed", signed)):
         replace(model, origin=origin).save(tmp_path / name)
     for name, key in (("target", mine), ("target", theirs), ("signed", mine)):

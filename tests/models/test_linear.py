@@ -29,7 +29,7 @@ from pricdr.models.methods.linear import (
     popularity_tie_break,
     solve_ease,
 )
-from pricdr.models.training_data import TrainingData
+from pricdr.models.training_data import Part, TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from tests.models.contracts import bases, of_release
 
@@ -49,7 +49,11 @@ def inputs(kind):
         "release": rng.standard_normal((USERS, OTHERS)).astype(np.float32),
     }[kind]
     users, items = tuple(f"u{u}" for u in range(USERS)), tuple(f"i{i}" for i in range(ITEMS))
-    return TrainingData(Ratings(target, users, items), source, np.full(USERS, source is not None))
+    return TrainingData(
+        Ratings(target, users, items),
+        source,
+        () if source is None else (Part(slice(0, source.shape[1]), np.ones(USERS, dtype=bool)),),
+    )
 
 
 def stacked(given, weight):

@@ -55,7 +55,7 @@ class TestHeteroOnPlaintext(RecommenderContract):
 
 
 RUNS = {
-    "symmetric": lambda p: target_stage(TrainingData.target_only(p.target), SYMMETRIC),
+    "symmetric": lambda p: target_stage(TrainingData.of(p.target), SYMMETRIC),
     "release": lambda p: source_stage(TrainingData.of(p.target, p.release)),
     "wide release": lambda p: source_stage(TrainingData.of(p.target, wide(p))),
     "plaintext": lambda p: source_stage(p.plaintext),
@@ -223,7 +223,7 @@ def test_training_is_counted_as_ten_copies_of_the_weights_in_single_precision(mo
 @pytest.mark.parametrize(("left_out", "repeats"), [(0.0, True), (0.5, False)])
 def test_entry_dropout_leaves_out_other_ratings_in_each_step(planted, left_out, repeats):
     method = replace(HETERO, config=replace(SMALL, dropout=0.0, entry_dropout=left_out))
-    stage = target_stage(TrainingData.target_only(planted.target), method)
+    stage = target_stage(TrainingData.of(planted.target), method)
     first, second = (stage.step(torch.arange(48)).item() for _ in range(2))
     assert (first == second) == repeats
 

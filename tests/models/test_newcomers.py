@@ -29,7 +29,7 @@ from pricdr.models.training_data import TrainingData
 from pricdr.testing.contracts import release_with_rows
 from tests.models.contracts import PAPER, QUICK, bases, source_stage
 
-SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.0, entry_dropout=0.3, release_dropout=0.0)
+SMALL = SourceStageConfig(base="dmf", hidden=16, width=8, dropout=0.0, entry_dropout=0.3, release_dropout=0.0)
 JOINT = HeteroCDR(config=replace(SMALL, joint=True), options=QUICK)
 EVERY_METHOD = (
     HeteroCDR(config=SMALL, options=QUICK),

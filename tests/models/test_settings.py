@@ -30,7 +30,7 @@ def test_impossible_settings_are_refused(name):
     config = CONFIGS[name]
     for setting in fields(config):
         default = getattr(config, setting.name)
-        values = [] if isinstance(default, bool) else [0, 2.5] if isinstance(default, int) else NONE_OF_IT
+        values = [] if isinstance(default, bool | str) else [0, 2.5] if isinstance(default, int) else NONE_OF_IT
         for value in values:
             with pytest.raises(ParameterError, match=setting.name):
                 type(config)(**{setting.name: value})

@@ -201,7 +201,7 @@ def test_every_function_that_takes_long_shows_itself(kernel, tmp_path, planted):
 
 
 def test_a_function_is_called_while_a_method_is_fitted_and_the_model_stays_the_same(planted):
-    config = SourceStageConfig(hidden=16, width=8)
+    config = SourceStageConfig(base="dmf", hidden=16, width=8)
     method = pricdr.HeteroCDR(config=config, options=TrainingOptions(epochs=1, device="cpu"))
     for source in ({"release": planted.release}, {"plaintext_source": planted.source}):
         reported = []

@@ -41,8 +41,10 @@ def text_of(card):
 
 
 def edited(folder, **changes):
+    """Change what is recorded of the model's release."""
     record = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps({**record, **changes}))
+    record["releases"][0] |= changes
+    (folder / "model.json").write_text(json.dumps(record))
     return folder
 
 
@@ -138,13 +140,14 @@ def test_a_model_folder_keeps_the_certificate_of_its_release_and_the_card_says_w
     copy = (final / COPY).read_bytes()
     assert copy == (companies.folder / "release" / "certificate.json").read_bytes()
     origin = FittedModel.load(final).origin
-    assert origin.certificate == Certificate.from_bytes(copy)
-    assert (origin.release_verified, origin.release_covers) == (True, (330, 400))
+    (used,) = origin.releases
+    assert used.certificate == Certificate.from_bytes(copy)
+    assert (used.verified, used.covers) == (True, (330, 400))
     assert origin.software.startswith("pricdr ")
     assert not (companies.model("without") / COPY).exists()
     (final / COPY).unlink()
     card = ModelCard.of(final)
-    assert card.certificate is None
+    assert card.releases[0].certificate is None
     text = text_of(card)
     assert "**Promise to the source's users:** not recorded" in text
     assert "Not recorded: there is no copy of the certificate" in text
@@ -156,15 +159,17 @@ def test_a_release_that_was_never_saved_is_recorded_too(companies, tmp_path):
     release = publish(ratings, Guarantee(epsilon=2, delta=1e-6), users=ratings.users)
     saved = EASERelease().fit(ratings, release).save(tmp_path / "m")
     origin = FittedModel.load(saved).origin
-    assert origin.certificate.epsilon == pytest.approx(2)
-    assert origin.release_verified is False
+    (used,) = origin.releases
+    assert used.certificate.epsilon == pytest.approx(2)
+    assert used.verified is False
     assert "was not verified before it was used" in text_of(ModelCard.of(saved))
 
 
 def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(final):
     key = Ed25519PrivateKey.generate().public_key()
     loaded = FittedModel.load(final)
-    model = replace(loaded, origin=replace(loaded.origin, release_signed_by=public_text(key)))
+    used = replace(loaded.origin.releases[0], signed_by=public_text(key))
+    model = replace(loaded, origin=replace(loaded.origin, releases=(used,)))
     text = text_of(ModelCard("final", model))
     assert f"compare the fingerprint of its key with the one from the source: {fingerprint(key)}" in text
     assert public_text(key) not in text
@@ -181,10 +186,10 @@ def _of_no_release(folder, companies):
     ("lie", "rule"),
     [
         (
-            lambda folder, _: edited(folder, release_signed_by=public_text(Ed25519PrivateKey.generate().public_key())),
+            lambda folder, _: edited(folder, signed_by=public_text(Ed25519PrivateKey.generate().public_key())),
             "is signed with a key other than the one that model.json names",
         ),
-        (lambda folder, _: edited(folder, release="0" * 64), "is not the certificate of the release that"),
+        (lambda folder, _: edited(folder, sha256="0" * 64), "is not the certificate of the release that"),
         (_of_no_release, "is not the certificate of the release"),
         *(
             (lambda folder, _, content=content: (folder / COPY).write_bytes(content), COPY)
@@ -223,7 +228,7 @@ def test_a_certificate_that_promises_too_much_is_not_repeated(final):
     assert "none that can be relied on: the certificate contradicts itself" in text
     assert "Do not rely on the recorded certificate." in text
     assert "ε = 0.1" not in text
-    assert card.certificate is None
+    assert card.releases[0].certificate is None
 
 
 def test_a_model_of_plaintext_is_called_not_private_and_an_exported_one_says_so(companies, tmp_path):
@@ -245,10 +250,10 @@ def test_a_model_of_plaintext_is_called_not_private_and_an_exported_one_says_so(
         ("", "it is not JSON"),
         ("[" * 100_000, "it is nested too deeply"),
         ("[]", "it must be a table"),
-        ('{"schema_version": true}', "schema_version must be 2, got True"),
-        ('{"schema_version": 1}', "writes (measure again): schema_version must be 2, got 1"),
-        ('{"schema_version": 2}', "it needs 'protocol'"),
-        ('{"schema_version": 2, "models": {"a": 3}}', "not what pricdr evaluate --json writes"),
+        ('{"schema_version": true}', "schema_version must be 3, got True"),
+        ('{"schema_version": 1}', "writes (measure again): schema_version must be 3, got 1"),
+        ('{"schema_version": 3}', "it needs 'protocol'"),
+        ('{"schema_version": 3, "models": {"a": 3}}', "not what pricdr evaluate --json writes"),
         ({"users": -1}, "users must be"),
         ({"models": {"another": {}}}, "judges a model that it did not measure"),
     ],

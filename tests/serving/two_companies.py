@@ -15,7 +15,7 @@ from pricdr.strategies import Spectral
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = (SCRIPT, "a/../b", "\u202egnp.exe", "😀", "'\"&amp;", "100 % x", "x" * 300)
 """Ids of users that the models know."""
-CHOSEN = Chosen(trust=Trust(1.0, 1.0), evidence=0.005)
+CHOSEN = Chosen(trust=Trust(1.0, 1.0), evidence=(0.005,))
 """Fixed, since the noise is different in every run."""
 _COMPANIES: dict[Path, "Companies"] = {}
 

@@ -133,10 +133,11 @@ def _repetition(
         if model.origin.plaintext_source:
             raise InputError(f"{folder} was trained on the source's ratings: --repeat is for releases")
         methods[str(folder)] = method_of(model)
-        if model.origin.release is not None:
-            if model.origin.release not in by_hash:
-                raise ParameterError(f"{folder} was trained with a release that is not given: name it by --release")
-            releases[str(folder)] = by_hash[model.origin.release]
+        hashes = [release.sha256 for release in model.origin.releases]
+        if not by_hash.keys() >= set(hashes):
+            raise ParameterError(f"{folder} was trained with a release that is not given: name it by --release")
+        if hashes:
+            releases[str(folder)] = [by_hash[sha256] for sha256 in hashes]
     first = 1 + (split.seed or 0)  # not the split's own, whose verdict is known already
     return {
         "methods": methods,

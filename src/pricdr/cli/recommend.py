@@ -19,6 +19,9 @@ def recommend(
     export: Annotated[Path | None, Option(help="Instead of --out: a model folder to create, without ratings.")] = None,
     users: Annotated[Path | None, Option(help="Only these users, one id a line.  [default: all]")] = None,
     k: Annotated[int, Option("-k", help="Items per user.")] = 10,
+    release: Annotated[
+        Path | None, Option(help="A newer release of the same source: its rows are folded in, without training again.")
+    ] = None,
     seen: Annotated[Path | None, Option(help="Ratings whose items are left out, user by user.")] = None,
     threshold: Annotated[float | None, Option(help="With --seen: only rows rated at least this.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue where a stopped run ended.")] = False,
@@ -28,7 +31,8 @@ def recommend(
 ) -> None:
     """Write the best unseen items of each user: user, item, score, rank, and what they are based on.
 
-    Users the model does not know get popular items, and are counted on screen.
+    Users the model does not know get popular items, and are counted on screen. With --release, users who joined the
+    source after the training are served too, and the rows of the others get sharper.
 
     Parts of about 260,000 recommendations are kept beside --out until the file is complete. --resume continues a
     stopped run, and ends with the same bytes; it refuses if the model, users, --seen, -k or the software has changed.
@@ -45,7 +49,7 @@ def recommend(
     if (out is None) == (export is None):
         raise ParameterError("give either --out or --export")
     if export is not None:
-        belongs_to_out = {"--users": users, "--seen": seen, "--resume": resume}
+        belongs_to_out = {"--users": users, "--release": release, "--seen": seen, "--resume": resume}
         refuse_given(belongs_to_out, "an export covers every user, and holds no histories")
     if seen is None:
         refuse_given({"--threshold": threshold} | how.given(), "this is about --seen, give it too")
@@ -58,6 +62,11 @@ def recommend(
         fitted.without_histories().save(created)
         say(f"{fitted!r} without its training ratings written to {created}")
         return
+    if release is not None:
+        known = len(fitted.users)
+        with progress_bar(f"folding in {release}"):
+            fitted = fitted.with_release(pricdr.Release.load(release, public_key=public_key))
+        say(f"folded in {release}: {len(fitted.users) - known:,} users are new to the model")
     histories = None if seen is None else how.read(seen, threshold).ratings
     ids = fitted.users if users is None else pricdr.read_ids(users)
     if resume and not kept_parts(out):

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,9 @@ PresetName: TypeAlias = Literal["default", "fast", "paper"]
 def train(
     out: Annotated[Path, Option(help="The model folder to create.")],
     data: Annotated[Path | None, Argument(help=f"A split folder, or the target's ratings: {reading.FILES}.")] = None,
-    release: Annotated[Path | None, Option(help="A release folder of the source party.")] = None,
+    release: Annotated[
+        list[Path] | None, Option(help="A source party's release folder, or a folder of several; may be given again.")
+    ] = None,
     source: Annotated[Path | None, Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext.")] = None,
     method: Annotated[
         str | None,
@@ -43,7 +45,15 @@ def train(
             metavar="NAME",
             autocompletion=METHODS.complete,
             help=f"{', '.join(METHODS.own)}; another that is installed (see pricdr list); or one of your own as "
-            "module:Class.  [default: hetero with a release or source, dmf without]",
+            "module:Class.  [default: hetero, with a release or without]",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="Of hetero: a method of the target alone whose scores are added for users with a history, as far as "
+            "validation shows a gain; dmf adds none.  [default: bpr]",
         ),
     ] = None,
     preset: Annotated[
@@ -88,24 +98,25 @@ def train(
     on_split = isinstance(rows, Path) and (rows / "split.json").is_file()
     if on_split and source is None:
         refuse_given({"--threshold": threshold} | how.given(), "this is for files of ratings, a split had its own")
-    used = (release is not None, source is not None)
-    carried = {"--method": method, "--preset": preset, "--config": own or None, "--epochs": epochs}
+    used = (bool(release), source is not None)
+    carried = {"--method": method, "--base": base, "--preset": preset, "--config": own or None, "--epochs": epochs}
     measured = None if like is None else _measured(like, on_split, carried, used, public_key)
-    default = "hetero" if any(used) else "dmf"
-    configured = _configured(method or default, preset, own, config) if measured is None else method_of(measured)
+    own |= {} if base is None else {"base": options.name_given(METHODS, base)}
+    configured = _configured(method or "hetero", preset, own, config) if measured is None else method_of(measured)
     configured = _with_flags(configured, epochs=epochs, seed=seed, device=device, bf16=bf16 or None)
     require_absent(out)
-    received = _received(release, public_key, allow_unverified=allow_unverified)
-    options.check_revocations(received, revocations)
-    if measured is not None and measured.origin and received and received.sha256() != measured.origin.release:
-        warn(f"this is not the release that {like} was measured with: its trust is carried over anyway")
+    received = _received(release or (), public_key, allow_unverified=allow_unverified)
+    looked_up: Sequence[pricdr.Release | None] = received or (None,)
+    for each in looked_up:
+        options.check_revocations(each, revocations)
+    _compare_with_measured(like, measured, received)
     ratings, validation = _data(rows, on_split, how, threshold)
     plaintext = None
     if source is not None:
         warn("the source is read in plaintext: this model is NOT PRIVATE")
         plaintext = how.read_some(source, threshold).ratings.positives()
-    if received is not None:
-        _say_coverage(ratings, received)
+    for each in received:
+        _say_coverage(ratings, each)
     if start is not None and validation is None and measured is None:
         raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
     trained_on = f"{'a split' if on_split else 'all ratings'} {ratings.fingerprint()[:12]}"
@@ -129,7 +140,7 @@ def train(
     for file in networks.reused:
         say(f"not trained again: the network of the same data and settings in {file.parent.parent}")
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
-    if validation is not None and received is not None:
+    if validation is not None and received:
         _say_beside_ridge(model, ratings, received, validation)
     elif validation is None and measured is None and model.chosen.facts():
         say("chosen anew, from ratings set aside; --like MODEL would carry them over from a measured model")
@@ -181,7 +192,7 @@ def _measured(
         raise ParameterError("--like is for training on all ratings: on a split, validation chooses")
     model = pricdr.FittedModel.load(folder, public_key=public_key)
     assert model.origin is not None  # a folder always says
-    used = (model.origin.release is not None, model.origin.plaintext_source)
+    used = (bool(model.origin.releases), model.origin.plaintext_source)
     if used != given:
         what = "with a release" if used[0] else "with the source's ratings" if used[1] else "on target ratings alone"
         raise ParameterError(f"{folder} was trained {what}: --like is for training on the same kinds of data")
@@ -191,15 +202,34 @@ def _measured(
     return model
 
 
-def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "pricdr.Release | None":
-    if folder is None:
+def _compare_with_measured(
+    like: Path | None, measured: "pricdr.FittedModel | None", received: "Sequence[pricdr.Release]"
+) -> None:
+    """Refuse another number of releases than the measured model had, and warn of others."""
+    if measured is None or measured.origin is None:
+        return
+    before = [each.sha256 for each in measured.origin.releases]
+    if len(before) != len(received):
+        raise ParameterError(f"{like} was measured with {len(before)} releases, got {len(received)}: give as many")
+    if before != [each.sha256() for each in received]:
+        warn(f"these are not the releases that {like} was measured with: its trust is carried over anyway")
+
+
+def _received(paths: Sequence[Path], public_key: Path | None, *, allow_unverified: bool) -> "list[pricdr.Release]":
+    """Return the releases in these folders, and in folders of releases, verified unless that is switched off."""
+    if not paths:
         options.refuse_unused_key(public_key, "there is no --release")
-        return None
+        return []
     if public_key is not None and allow_unverified:
         pinned = "a public key is pinned (--public-key or PRICDR_PUBLIC_KEY)"
         raise ParameterError(f"--allow-unverified checks no signature, and {pinned}: remove one of the two")
-    with progress_bar(f"reading {folder}"):
-        return pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
+    found = []
+    for path in paths:
+        inside = sorted(file.parent for file in path.glob("*/certificate.json"))
+        for folder in inside if inside and not (path / "certificate.json").exists() else [path]:
+            with progress_bar(f"reading {folder}"):
+                found.append(pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified))
+    return found
 
 
 @contextmanager
@@ -275,16 +305,16 @@ def _say_chosen(chosen: "Chosen", how: str) -> None:
 
 
 def _say_beside_ridge(
-    model: "pricdr.FittedModel", target: "pricdr.Ratings", release: "pricdr.Release", validation: "HeldOut"
+    model: "pricdr.FittedModel", target: "pricdr.Ratings", releases: "Sequence[pricdr.Release]", validation: "HeldOut"
 ) -> None:
-    """Say what a linear decoder makes of the same release: a badly trained network can hide what a release holds."""
+    """Say what a linear decoder makes of the same releases: a badly trained network can hide what a release holds."""
     from pricdr.evaluation.verdict import Verdict
     from pricdr.models import compare_with_ridge
 
     if model.method == "ridge-release":
         return
     with progress_bar("comparing with ridge-release"):
-        compared = compare_with_ridge(model, target, release, validation)
+        compared = compare_with_ridge(model, target, releases, validation)
     for one in compared:
         figures = f"NDCG@10 {one.model:.4f} on validation for {one.stratum} users, ridge-release {one.ridge:.4f}"
         if one.ridge_helps is Verdict.HELPS:

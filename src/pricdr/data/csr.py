@@ -151,3 +151,13 @@ def exact_product_by_pieces(matrix: CSR, dense: Numbers, entries: int, total: ty
 def exact_row_sums(matrix: CSR | CSC) -> IntArray:
     """Return the sum of each row; the values must be whole numbers."""
     return exact_product(matrix, np.ones((matrix.shape[1], 1), dtype=np.int64)).ravel()
+
+
+def ones(ratings: CSR) -> CSR:
+    """Return the same entries, each a 1."""
+    return sp.csr_array((np.ones(ratings.nnz), ratings.indices, ratings.indptr), shape=ratings.shape)
+
+
+def item_counts(ratings: CSR) -> npt.NDArray[np.int64]:
+    """Return how often each item was rated."""
+    return np.bincount(ratings.indices, minlength=ratings.shape[1])

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 Ranking: TypeAlias = Literal["sampled", "full"]
+ReleaseGroups: TypeAlias = Sequence[tuple[tuple[int, ...], BoolArray]]
+"""Numbers of releases, and a mask: the users who have rows of just these."""
 RANKINGS: Final[tuple[Ranking, ...]] = ("sampled", "full")
 _TITLES: Final = {
     "sampled": "sampled ranking (99 stored negatives)",
@@ -44,7 +46,7 @@ _AVERAGED: Final = "sampled ranking (each test item among its own 99 stored nega
 ONE_ITEM: Final = "one test item per user: Recall is HR, and MAP is MRR"
 _COLUMNS: Final = 7
 """Figures side by side in a table of text: the number of users, and two times three metrics."""
-_SCHEMA_VERSION: Final = 2
+_SCHEMA_VERSION: Final = 3
 
 
 class ScoringModel(Protocol):
@@ -107,8 +109,8 @@ class Comparison(_Compared):
     """How many items are held out to test by, where a user may have several."""
     protocol: str = ONE_AT_RANDOM
     """What was tested by, in words."""
-    release_rows: Mapping[str, BoolArray] = field(default_factory=dict)
-    """Model → a mask over ``users``: whose release row it uses; a model without a release is missing."""
+    release_rows: Mapping[str, ReleaseGroups] = field(default_factory=dict)
+    """Model → users by the releases of which it uses their rows; a model without a release is missing."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -280,17 +282,19 @@ class Comparison(_Compared):
         return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(self.verdicts)))
 
     def _row_groups(self) -> Iterator[dict[str, Any]]:
-        """Yield who gains from a release: for each model, users with and without a row that it uses, warm and cold."""
-        first, rows = self.models[0], self.release_rows.items()
-        for (model, used), ranking, stratum, row in product(rows, self.rankings, ("warm", "cold"), (True, False)):
-            keep = self.strata[stratum] & (used if row else ~used)
+        """Yield who gains from releases: for each model, users by the releases it has rows of, warm and cold."""
+        first = self.models[0]
+        groups = [(model, *group) for model, found in self.release_rows.items() for group in found]
+        for (model, releases, members), ranking, stratum in product(groups, self.rankings, ("warm", "cold")):
+            keep = self.strata[stratum] & members
             own, other = (self._compared(name, ranking)[keep] for name in (model, first))
             compares = model != first and len(own) > 0
             yield {
                 "model": model,
                 "ranking": ranking,
                 "stratum": stratum,
-                "row": row,
+                "row": bool(releases),
+                "releases": list(releases),
                 "users": len(own),
                 "value": float(own.mean()) if len(own) else None,
                 "baseline": None if model == first else first,
@@ -356,15 +360,15 @@ def evaluate(
     cutoffs, evaluated = require_cutoffs(cutoffs), split.test.evaluated
     values: dict[str, dict[Ranking, Metrics]] = {}
     trainings: dict[str, Training] = {}
-    release_rows: dict[str, BoolArray] = {}
+    release_rows: dict[str, ReleaseGroups] = {}
     with shown(progress) as report:
         for name, model in models.items() if isinstance(models, Mapping) else models:
             values[name] = _measured(name, model, split, rankings, cutoffs, report)
-            training, used = Training.of(model), getattr(model, "in_release", None)
+            training = Training.of(model)
             if training is not None:
                 trainings[name] = training
-                if training.with_release and used is not None:
-                    release_rows[name] = used[evaluated]
+                if training.with_release and hasattr(model, "release_groups"):
+                    release_rows[name] = [(numbers, mask[evaluated]) for numbers, mask in model.release_groups()]
             del model  # before the next is read: two large ones may not fit into memory together
     return Comparison(
         users=tuple(split.train.users[at] for at in evaluated),

@@ -134,7 +134,7 @@ JUDGED: Final = {"warm": "warm users", "few": "users with few ratings", "cold": 
 """The strata with a verdict, and what a sentence calls them; ``all`` would mix what must be kept apart."""
 SIGNIFICANCE: Final = 0.05
 WITHOUT_RELEASE: Final = {
-    "hetero": "dmf",
+    "hetero": "hetero",
     "hetero-paper": "dmf",
     "symmetric": "dmf",
     "ease-release": "ease",
@@ -156,7 +156,7 @@ class Training(NamedTuple):
         origin = getattr(model, "origin", None)
         if origin is None or origin.plaintext_source:
             return None
-        return cls(str(getattr(model, "method", "")), origin.release is not None)
+        return cls(str(getattr(model, "method", "")), bool(origin.releases))
 
 
 class Verdict(Enum):

@@ -115,6 +115,7 @@ class Axis(StrEnum):
     SOURCE_SHARE = "source_share"
 
 
+_NO_BASE: Final = "dmf"
 _LETTERS: Final = {Axis.EPSILON: "ε", Axis.DIM: "n", Axis.DENSITY: "sp", Axis.SOURCE_SHARE: "sd"}
 """The paper's."""
 
@@ -259,6 +260,8 @@ def resolved(data: DataSpec, arm: Arm) -> dict[str, Any]:
     settings = configure(arm.method_name, arm.settings).settings()
     for name in ("seed", "device"):
         settings.get("options", {}).pop(name, None)
+    if settings.get("config", {}).get("base") == _NO_BASE:  # which is how it was before there were bases
+        del settings["config"]["base"]
     return {
         "method": arm.method_name,
         "revision": method_class(arm.method_name).revision,

@@ -6,7 +6,7 @@ none of that. It reads no files, parses no arguments and owns no epoch loop.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -22,7 +22,7 @@ from pricdr.errors import (
     require_positive,
     require_share,
 )
-from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin
+from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin, ReleaseOrigin
 from pricdr.models.training_data import TrainingData
 from pricdr.progress import Progress
 from pricdr.training.loop import TrainingOptions
@@ -35,6 +35,7 @@ SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]
 """The values of each setting that a search tries."""
 Trained: TypeAlias = tuple[FittedModel, Chosen]
 
+MAX_SOURCES: Final = 16
 CHOOSING: Final = "choosing"
 """The phase of a training by which something is chosen, before everything is trained on."""
 _COLD_SHARE: Final = 0.1
@@ -73,7 +74,7 @@ class Config:
                 require_positive(**given)
             elif isinstance(setting.default, float):
                 require_not_negative(**given)
-            elif not isinstance(setting.default, bool):
+            elif not isinstance(setting.default, bool | str):
                 require_count(**given)
         for name, least in self.least.items():
             if getattr(self, name) < least:
@@ -117,7 +118,7 @@ class Method(ABC):
     def fit(
         self,
         target: RatingsLike,
-        release: "Release | None" = None,
+        release: "Release | Sequence[Release] | None" = None,
         *,
         plaintext_source: RatingsLike | None = None,
         validation: HeldOut | None = None,
@@ -134,7 +135,8 @@ class Method(ABC):
 
         Args:
             target: what to train on: ratings, or a data frame of them.
-            release: a release of the source's ratings, as :meth:`Release.load` returns it.
+            release: a release of the source's ratings, as :meth:`Release.load` returns it; or one of each of several
+                sources. Each must pass the evidence test, and validation chooses which of them are used.
             plaintext_source: NOT PRIVATE: the source's ratings as they are. For experiments, by someone who holds both
                 files; the source's other users are served as cold users.
             validation: items to choose the epochs by, and how far the source is trusted; none of them in ``target``.
@@ -169,15 +171,16 @@ class Method(ABC):
     def _lined_up(
         self,
         target: RatingsLike,
-        release: "Release | None",
+        release: "Release | Sequence[Release] | None",
         plaintext_source: RatingsLike | None,
         *,
         allow_not_private: bool,
     ) -> tuple[TrainingData, dict[str, Any]]:
         """Return what is trained on, and what a model records of it: fields of ``Origin``."""
-        if release is not None and plaintext_source is not None:
+        releases = () if release is None else tuple(release) if isinstance(release, Sequence) else (release,)
+        if releases and plaintext_source is not None:
             raise ParameterError("give a release or a plaintext source, not both")
-        given = DataAccess.TARGET if release is None else DataAccess.RELEASE
+        given = DataAccess.RELEASE if releases else DataAccess.TARGET
         given = given if plaintext_source is None else DataAccess.PLAINTEXT
         if given not in self.data_access():
             accepted = " or ".join(access.value for access in self.data_access())
@@ -186,23 +189,13 @@ class Method(ABC):
         trained_on = {"trained_on": own.fingerprint()}
         if plaintext_source is not None:
             return TrainingData.plaintext(own, Ratings.of(plaintext_source)), {**trained_on, "plaintext_source": True}
-        if release is None:
-            return TrainingData.target_only(own), trained_on
-        if not release.certificate.private and not allow_not_private:
-            raise InputError(
-                "the release is marked NOT PRIVATE and must not be used "
-                "(allow_not_private, or --allow-not-private, is for experiments)"
-            )
-        data = TrainingData.of(own, release)
-        return data, {
-            **trained_on,
-            "release": release.sha256(),
-            # Only a signature that was checked says anything about who made the release.
-            "release_signed_by": release.certificate.signed_by if release.verified else None,
-            "release_covers": (int(data.present[: len(own.users)].sum()), len(own.users)),
-            "certificate": release.certificate,
-            "release_verified": release.verified,
-        }
+        _require_combinable(releases)
+        data, count = TrainingData.of(own, *releases), len(own.users)
+        origins = [
+            ReleaseOrigin.of(one, (int(part.present[:count].sum()), count), allow_not_private=allow_not_private)
+            for one, part in zip(releases, data.parts, strict=True)
+        ]
+        return data, {**trained_on, "releases": tuple(origins)}
 
     @abstractmethod
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -222,3 +215,16 @@ class ReleaseMethod(Method):
 
 class PlaintextMethod(Method):
     """NOT PRIVATE: a method that sees the source's ratings as they are. For comparison only."""
+
+
+def _require_combinable(releases: "Sequence[Release]") -> None:
+    """Refuse releases that no model can be trained with together."""
+    if len(releases) > MAX_SOURCES:
+        raise ParameterError(f"a model is trained with at most {MAX_SOURCES} releases, got {len(releases):,}")
+    hashes = [release.sha256() for release in releases]
+    for number, one in enumerate(hashes):
+        if one in hashes[:number]:
+            raise ParameterError(f"releases {hashes.index(one) + 1} and {number + 1} are the same: give each once")
+    units = sorted({str(release.certificate.unit) for release in releases})
+    if len(units) > 1:
+        raise ParameterError(f"releases protect different units ({', '.join(units)}): train with those of one unit")

@@ -34,6 +34,8 @@ from pricdr.pages import summary_html
 from pricdr.progress import Progress, shown
 
 if TYPE_CHECKING:
+    from pricdr.models.fold_in import Encoders
+    from pricdr.release import Release
     from pricdr.release.certificate import Certificate
 
 
@@ -58,8 +60,10 @@ class Chosen:
     """How far the source is trusted; None for a method that sees no source, or trusts it always."""
     settings: Mapping[str, float] = field(default_factory=dict)
     """Settings that a method without epochs chose by itself."""
-    evidence: float | None = None
-    """The p-value of the evidence test; None where it was not made: without a release, or without gates."""
+    evidence: tuple[float, ...] | None = None
+    """The p-value of each release's evidence test; None where it was not made: without a release, or without gates."""
+    used: tuple[int, ...] | None = None
+    """Which of the releases are used, by their numbers in ``Origin.releases``; None for every one."""
     not_chosen: str = ""
     """Why nothing could be set aside to choose by; empty where it could, or where nothing was to be chosen."""
 
@@ -70,6 +74,8 @@ class Chosen:
             facts["epochs"] = ", ".join(f"{network} {epoch:,}" for network, epoch in self.epochs.items())
         if self.settings:
             facts["settings"] = ", ".join(f"{name} {value:g}" for name, value in self.settings.items())
+        if len(self.evidence or ()) > 1:
+            facts["releases used"] = ", ".join(str(number + 1) for number in self.used or ()) or "none"
         if self.trust is not None:
             facts["trust"] = "{:.0%} for warm users and {:.0%} for cold ones".format(*self.trust)
         return facts
@@ -78,6 +84,7 @@ class Chosen:
 NOTHING_CHOSEN = Chosen()
 
 
+_MAX_GROUPS: Final = 8
 Vectors: TypeAlias = Any
 """One row per user or item: a float32 array, or a CSR matrix where rows are mostly zero."""
 
@@ -93,6 +100,35 @@ class HistorySummary:
 
 
 @dataclass(frozen=True)
+class ReleaseOrigin:
+    """A release that a model was trained with."""
+
+    sha256: str
+    """Of its matrix file."""
+    signed_by: str | None = None
+    """The public key, in base64, that its signature was checked with."""
+    verified: bool | None = field(default=None, compare=False)
+    """Whether it was verified before use; None where that is not recorded."""
+    covers: tuple[int, int] | None = field(default=None, compare=False)
+    """How many of the target's users it covers, and how many there are."""
+    certificate: "Certificate | None" = field(default=None, compare=False)
+    """None where none was kept."""
+
+    @classmethod
+    def of(cls, release: "Release", covers: tuple[int, int], *, allow_not_private: bool) -> "ReleaseOrigin":
+        """Return what a model records of a release that it uses; refuse one that must not be used."""
+        certificate = release.certificate
+        if not certificate.private and not allow_not_private:
+            raise InputError(
+                "the release is marked NOT PRIVATE and must not be used "
+                "(allow_not_private, or --allow-not-private, is for experiments)"
+            )
+        # Only a signature that was checked says anything about who made the release.
+        signed_by = certificate.signed_by if release.verified else None
+        return cls(release.sha256(), signed_by, release.verified, covers, certificate)
+
+
+@dataclass(frozen=True)
 class Origin:
     """What a model was trained with and on."""
 
@@ -100,18 +136,10 @@ class Origin:
     """Every setting of its method, by group."""
     trained_on: str | None
     """Fingerprint of the training ratings; None in an exported model, since it could confirm a guess at them."""
-    release: str | None = None
-    """SHA-256 of the release's matrix file, where one was used."""
-    release_signed_by: str | None = None
-    """The public key, in base64, that the signature of the release was checked with."""
+    releases: tuple[ReleaseOrigin, ...] = ()
+    """What it was given, in the order it was given in; ``Chosen.used`` says which of them it uses."""
     plaintext_source: bool = False
     """NOT PRIVATE: the source's ratings were used in plaintext."""
-    release_covers: tuple[int, int] | None = field(default=None, compare=False)
-    """How many of the target's users the release covers, and how many there are."""
-    certificate: "Certificate | None" = field(default=None, compare=False)
-    """The certificate of the release; None without one."""
-    release_verified: bool | None = field(default=None, compare=False)
-    """Whether the release was verified before use; None where that is not recorded."""
     software: str | None = field(default=None, compare=False)
     """The software it was trained with, such as ``pricdr 0.9.0``."""
 
@@ -129,23 +157,31 @@ class FittedModel:
     seen: CSR
     """What each user rated in training, which is never recommended. Empty in an exported model."""
     in_release: npt.NDArray[np.bool_]
-    """Which users have a source row (of a release, or in plaintext) that the model uses."""
+    """Which users have a row that the model uses: a column for each release in use, or a mask where there is one."""
     interaction: Interaction | None = None
     uses_history: bool = True
     """False if a user's scores do not depend on the user's own ratings."""
     summary: HistorySummary | None = None
     """In an exported model, the replacement of ``seen``."""
+    encoders: "Encoders | None" = None
+    """What the vectors of users were made of, to fold in others; None where a method cannot."""
     chosen: Chosen = NOTHING_CHOSEN
     """What validation chose in training."""
     origin: Origin | None = None
     """What it was trained with and on; ``fit`` fills it in."""
 
     def __post_init__(self) -> None:
+        if self.in_release.ndim == 1:
+            object.__setattr__(self, "in_release", self.in_release[:, None])
         per_user = [self.user_vectors.shape[0], len(self.in_release)]
         per_item = [self.item_vectors.shape[0], len(self.item_bias)]
         if self.interaction is not None:
             per_user.append(len(self.interaction.user_parts))
             per_item.append(len(self.interaction.item_parts))
+        if self.encoders is not None:
+            per_user.append(len(self.encoders.rows))
+            used = self.in_release.shape[1]
+            self.encoders.require_fitting(len(self.items), self.user_vectors.shape[1], used)
         if self.summary is not None:
             per_user.append(len(self.summary.has_history))
             per_item.append(len(self.summary.item_counts))
@@ -166,8 +202,10 @@ class FittedModel:
     def __repr__(self) -> str:
         """Show sizes only: a repr ends up in logs, and who rated what must not."""
         sizes = f"{len(self.users)} users x {len(self.items)} items"
-        covers = self.origin and self.origin.release_covers
-        covered = ", the release covers {:,} of {:,} users".format(*covers) if covers else ""
+        releases = () if self.origin is None else self.origin.releases
+        covered = f", {len(releases)} releases" if len(releases) > 1 else ""
+        if len(releases) == 1 and releases[0].covers is not None:
+            covered = ", the release covers {:,} of {:,} users".format(*releases[0].covers)
         return f"FittedModel({printable(self.method)}, {sizes}{covered})"
 
     def _repr_html_(self) -> str:
@@ -177,14 +215,16 @@ class FittedModel:
         facts = {
             "method": self.method,
             "users": f"{len(self.users):,}",
-            "of them in the source": f"{int(np.count_nonzero(self.in_release)):,}",
+            "of them in the source": f"{int(self.in_release.any(axis=1).sum()):,}",
             "items": f"{len(self.items):,}",
         }
         if origin is not None:
-            source = " and the source's ratings" if plaintext else " and a release" if origin.release else " alone"
+            given = " and a release" if len(origin.releases) == 1 else f" and {len(origin.releases)} releases"
+            source = " and the source's ratings" if plaintext else given if origin.releases else " alone"
             facts["trained on"] = f"target ratings{source}"
-            if origin.release is not None and not plaintext:
-                facts["release signed by"] = origin.release_signed_by or "nobody that was checked"
+            if origin.releases:
+                signers = (release.signed_by or "nobody that was checked" for release in origin.releases)
+                facts["release signed by"] = "; ".join(signers)
         facts |= chosen.facts()
         if chosen.not_chosen:
             facts["nothing chosen"] = chosen.not_chosen
@@ -253,11 +293,25 @@ class FittedModel:
             return np.full(len(users), BASES.index(Basis.POPULARITY))
         released, history = np.zeros((2, len(users)), dtype=bool)
         known = users >= 0
-        released[known] = self.in_release[users[known]]
+        released[known] = self.in_release[users[known]].any(axis=1)
         history[known] = self._has_history[users[known]] & self.uses_history
         choices = [released & history, released, history]
         bases = [BASES.index(basis) for basis in (Basis.BOTH, Basis.RELEASE, Basis.HISTORY)]
         return np.select(choices, bases, BASES.index(Basis.POPULARITY))
+
+    def release_groups(self) -> list[tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:
+        """Return the users by the releases that serve them: numbers, counted from 1, and a mask; those without last.
+
+        Where there are many combinations, all users with any row are one group.
+        """
+        used = self.chosen.used
+        numbers = np.arange(self.in_release.shape[1]) if used is None else np.array(used, dtype=np.int64)
+        table = self.in_release if len(numbers) == self.in_release.shape[1] else self.in_release[:, :0]
+        combinations = np.unique(table, axis=0)[::-1]
+        if len(combinations) > _MAX_GROUPS:
+            every, covered = tuple((numbers + 1).tolist()), np.asarray(table.any(axis=1))
+            return [(every, covered), ((), ~covered)]
+        return [(tuple((numbers[row] + 1).tolist()), (table == row).all(axis=1)) for row in combinations]
 
     def popularity(self) -> Float32Array:
         """Return how often each item was rated in training."""
@@ -277,9 +331,30 @@ class FittedModel:
         return replace(
             self,
             seen=sp.csr_array((len(self.users), len(self.items))),
+            encoders=None,  # without histories there is nothing to fold others into
             summary=HistorySummary(self.popularity(), self._has_history),
             origin=None if self.origin is None else replace(self.origin, trained_on=None),
         )
+
+    def with_ratings(self, more: RatingsLike) -> "FittedModel":
+        """Return the model with these ratings added: users who are new, and longer histories, without training again.
+
+        Items that the model does not know are left out. A model is refused if its method does not keep the towers that
+        make vectors of histories, or if it was exported without its ratings.
+        """
+        from pricdr.models.fold_in import with_ratings
+
+        return with_ratings(self, Ratings.of(more))
+
+    def with_release(self, newer: "Release", *, allow_not_private: bool = False) -> "FittedModel":
+        """Return the model with the rows of a newer release of the same source, without training again.
+
+        Users who are in it alone are served from now on; those who have a row already get the sum of both. A release
+        whose rows are hardly related to those the model was trained with is refused.
+        """
+        from pricdr.models.fold_in import with_release
+
+        return with_release(self, newer, allow_not_private=allow_not_private)
 
     def recommend(self, users: IdsLike, k: int = 10, *, seen: RatingsLike | None = None) -> Recommendations:
         """Return the ``k`` best unseen items of each user, best first; unknown users get popular items.

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -25,19 +25,20 @@ from pricdr.extensions import is_name
 from pricdr.files import take_mode
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.catalogue import MOST
-from pricdr.models.fitted import Chosen, FittedModel, HistorySummary, Origin, Trust, Vectors
+from pricdr.models.fitted import Chosen, FittedModel, HistorySummary, Origin, ReleaseOrigin, Trust, Vectors
+from pricdr.models.fold_in import Encoders, Tower
 from pricdr.models.interaction import Interaction
 from pricdr.untrusted import Folder
 
 if TYPE_CHECKING:
-    from pricdr.release.certificate import Certificate
+    pass
 
-SCHEMA_VERSION: Final = 5
-"""The only one: 1 to 4 were those of folders with Parquet files, and are not read."""
+SCHEMA_VERSION: Final = 6
+"""The only one that is read: 5 had room for one release."""
 _RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
-_CERTIFICATE: Final = "release.certificate.json"
-"""Not certificate.json: by that name a folder is taken for a release."""
+MAX_RELEASES: Final = 64
+"""Of those that a model was trained with and those that were folded in later."""
 _MAX_RECORD: Final = 1 << 20
 _MAX_HEADER: Final = 1 << 16
 """Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
@@ -75,6 +76,10 @@ def _two(rule: Rule) -> Rule:
     return lambda value: isinstance(value, list) and len(value) == 2 and all(map(rule, value))
 
 
+def _list(rule: Rule) -> Rule:
+    return lambda value: isinstance(value, list) and len(value) <= MAX_RELEASES and all(map(rule, value))
+
+
 def _or_none(rule: Rule) -> Rule:
     return lambda value: value is None or rule(value)
 
@@ -83,17 +88,20 @@ _OF_CHOSEN: Final[Mapping[str, Rule]] = {
     "epochs": _table(lambda value: _whole(value, MOST)),
     "trust": _or_none(_two(_share)),
     "settings": _table(_number),
-    "evidence": _or_none(_share),
+    "evidence": _or_none(_list(_share)),
+    "used": _or_none(_list(_whole)),
     "not_chosen": _text,
 }
 _OF_ORIGIN: Final[Mapping[str, Rule]] = {
     "trained_on": _or_none(_text),
-    "release": _or_none(_text),
     "plaintext_source": lambda value: isinstance(value, bool),
-    "release_signed_by": _or_none(lambda value: _text(value) and re.fullmatch("[A-Za-z0-9+/]{43}=", value) is not None),
-    "release_verified": lambda value: value is None or isinstance(value, bool),
-    "release_covers": _or_none(_two(_whole)),
     "software": _or_none(_text),
+}
+_OF_RELEASE: Final[Mapping[str, Rule]] = {
+    "sha256": _text,
+    "signed_by": _or_none(lambda value: _text(value) and re.fullmatch("[A-Za-z0-9+/]{43}=", value) is not None),
+    "verified": lambda value: value is None or isinstance(value, bool),
+    "covers": _or_none(_two(_whole)),
 }
 _RECORDED: Final[Mapping[str, Rule]] = {
     # Only a name: a model holds numbers, and whatever made it need not be installed to recommend with it. Nothing is
@@ -101,6 +109,9 @@ _RECORDED: Final[Mapping[str, Rule]] = {
     "method": lambda value: isinstance(value, str) and is_name(value),
     "config": _table(lambda value: _setting(value) or _table(_setting)(value)),
     **_OF_ORIGIN,
+    "releases": lambda value: (
+        isinstance(value, list) and len(value) <= MAX_RELEASES and all(isinstance(one, dict) for one in value)
+    ),
     "chosen": lambda value: isinstance(value, dict),
     "schema_version": lambda value: type(value) is int and value == SCHEMA_VERSION,
 }
@@ -125,6 +136,12 @@ def write_model(folder: Path, model: FittedModel) -> None:
         arrays["interaction/item_parts"] = model.interaction.item_parts
         for index, (weights, bias) in enumerate(model.interaction.layers):
             arrays |= {f"interaction/{index}/weights": weights, f"interaction/{index}/bias": bias}
+    if (encoders := model.encoders) is not None:
+        widths = [part.stop - part.start for part in encoders.parts]
+        arrays |= {"encoders/rows": encoders.rows, "encoders/widths": np.array(widths, dtype=np.int64)}
+        arrays["encoders/scale"] = np.array([encoders.scale], dtype=np.float32)
+        for name, tower in (("history", encoders.history), ("source", encoders.source)):
+            arrays |= {f"encoders/{name}/{part}": own for part, own in (tower._asdict() if tower else {}).items()}
     if model.summary is not None:
         arrays["item_counts"] = model.summary.item_counts
         arrays["has_history"] = model.summary.has_history.astype(np.uint8)
@@ -134,11 +151,13 @@ def write_model(folder: Path, model: FittedModel) -> None:
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
     take_mode(folder / _ARRAYS)
     origin = {name: getattr(model.origin, name) for name in _OF_ORIGIN}
-    record = {"method": model.method, "config": model.origin.settings, **origin}
+    releases = [{name: getattr(one, name) for name in _OF_RELEASE} for one in model.origin.releases]
+    record = {"method": model.method, "config": model.origin.settings, **origin, "releases": releases}
     record |= {"chosen": asdict(model.chosen), "schema_version": SCHEMA_VERSION}
     (folder / _RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    if model.origin.certificate is not None:
-        (folder / _CERTIFICATE).write_bytes(model.origin.certificate.to_bytes())
+    for number, release in enumerate(model.origin.releases, 1):
+        if release.certificate is not None:
+            (folder / certificate_name(number)).write_bytes(release.certificate.to_bytes())
     (folder / "users.txt").write_bytes(id_lines(model.users))
     (folder / "items.txt").write_bytes(id_lines(model.items))
 
@@ -147,7 +166,9 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
     """Return the model in ``folder``, see :meth:`FittedModel.load`."""
     with Folder.opened(folder, "a model") as opened:
         record = _read_record(opened)
-        certificate = _read_certificate(opened, record)
+        releases = tuple(_read_release(opened, number, one) for number, one in enumerate(record["releases"], 1))
+        if opened.holds(beyond := certificate_name(len(releases) + 1)):
+            raise InputError(f"{opened.path / beyond} is not the certificate of the release that {_RECORD} names")
         users, items = _ids(opened, "user"), _ids(opened, "item")
         content = opened.read(_ARRAYS, limit=memory_limit() * 2 // 5)  # held twice while it is decoded
     # Before the arrays are decoded: a model that may not be used is not worth the work.
@@ -156,7 +177,7 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
     try:
         arrays = _Arrays(content)
         del content  # the arrays are copies, and as large again
-        return _model(record, certificate, users, items, arrays)
+        return _model(record, releases, users, items, arrays)
     except InputError as error:
         raise InputError(f"{folder / _ARRAYS} holds no model that can be read: {error}") from error
 
@@ -166,32 +187,42 @@ def _require_signed_by(record: Record, folder: Path, public_key: Path) -> None:
     from pricdr.signing import public_text, read_public_key
 
     expected = public_text(read_public_key(public_key))
-    if record["release"] is None:
-        return
-    if record["release_signed_by"] is None:
-        raise VerificationError(f"{folder} was trained on a release that was not signed, or that was not verified")
-    if record["release_signed_by"] != expected:
-        raise VerificationError(f"{folder} was trained on a release signed with a key other than {public_key}")
+    for release in record["releases"]:
+        if release["signed_by"] is None:
+            raise VerificationError(f"{folder} was trained on a release that was not signed, or that was not verified")
+        if release["signed_by"] != expected:
+            raise VerificationError(f"{folder} was trained on a release signed with a key other than {public_key}")
 
 
-def _read_certificate(opened: Folder, record: Record) -> "Certificate | None":
-    """Return the certificate of the model's release, whole and unchanged; whether its figures hold is not checked."""
-    if not opened.holds(_CERTIFICATE):
-        return None
+def certificate_name(number: int) -> str:
+    """Return what the copy of a release's certificate is called, the first one's by no number.
+
+    Not certificate.json: by that name a folder is taken for a release.
+    """
+    return f"release{'' if number == 1 else f'-{number}'}.certificate.json"
+
+
+def _read_release(opened: Folder, number: int, record: Record) -> ReleaseOrigin:
+    """Return what is recorded of a release, its certificate whole and unchanged; whether its figures hold is open."""
+    name = certificate_name(number)
+    path = opened.path / name
+    covers = record["covers"] and tuple(record["covers"])
+    origin = ReleaseOrigin(**{**record, "covers": covers})
+    if not opened.holds(name):
+        return origin
     from pricdr.release.certificate import MAX_BYTES, Certificate
     from pricdr.release.folder import MATRIX
 
-    path = opened.path / _CERTIFICATE
     try:
-        certificate = Certificate.from_bytes(opened.read(_CERTIFICATE, limit=MAX_BYTES))
+        certificate = Certificate.from_bytes(opened.read(name, limit=MAX_BYTES))
     except VerificationError as error:
         raise InputError(f"{path}: {error}") from error
     # One that was made in memory names no files: nothing has been written then.
-    if record["release"] is None or certificate.files.get(MATRIX, record["release"]) != record["release"]:
+    if certificate.files.get(MATRIX, origin.sha256) != origin.sha256:
         raise InputError(f"{path} is not the certificate of the release that {_RECORD} names")
-    if record["release_signed_by"] not in (None, certificate.signed_by):
+    if origin.signed_by not in (None, certificate.signed_by):
         raise InputError(f"{path} is signed with a key other than the one that {_RECORD} names")
-    return certificate
+    return replace(origin, certificate=certificate)
 
 
 def _ids(opened: Folder, kind: str) -> Ids:
@@ -225,6 +256,8 @@ def _read_record(opened: Folder) -> Record:
         raise InputError(f"{path} has schema_version {version!r:.40}, {rule}")
     _require_fields(path, "", record, _RECORDED)
     _require_fields(path, "chosen.", record["chosen"], _OF_CHOSEN)
+    for number, release in enumerate(record["releases"]):
+        _require_fields(path, f"releases.{number}.", release, _OF_RELEASE)
     return record  # type: ignore[no-any-return]
 
 
@@ -262,9 +295,9 @@ class _Arrays:
             )
         return array
 
-    def flags(self, name: str) -> NDArray[np.bool_]:
+    def flags(self, name: str, *, dimensions: int = 1) -> NDArray[np.bool_]:
         """Take an array of zeros and ones."""
-        flags = self.take(name, np.uint8, 1)
+        flags = self.take(name, np.uint8, dimensions)
         if (flags > 1).any():
             raise InputError(f"{name} must hold zeros and ones")
         return flags.astype(bool)
@@ -275,7 +308,7 @@ class _Arrays:
             raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
 
 
-def _model(record: Record, certificate: "Certificate | None", users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
+def _model(record: Record, releases: tuple[ReleaseOrigin, ...], users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
     user_vectors = _unpack("user_vectors", arrays, len(users))
     item_vectors = _unpack("item_vectors", arrays, len(items))
     sparse = isinstance(user_vectors, sp.csr_array), isinstance(item_vectors, sp.csr_array)
@@ -288,7 +321,7 @@ def _model(record: Record, certificate: "Certificate | None", users: Ids, items:
     chosen = record["chosen"]
     trust = None if chosen["trust"] is None else Trust(*chosen["trust"])
     origin = {name: record[name] for name in _OF_ORIGIN}
-    origin["release_covers"] = origin["release_covers"] and tuple(origin["release_covers"])
+    lists = {name: None if chosen[name] is None else tuple(chosen[name]) for name in ("evidence", "used")}
     model = FittedModel(
         method=record["method"],
         users=users,
@@ -297,12 +330,13 @@ def _model(record: Record, certificate: "Certificate | None", users: Ids, items:
         item_vectors=item_vectors,
         item_bias=arrays.take("item_bias", np.float32, 1),
         seen=seen,
-        in_release=arrays.flags("in_release"),
+        in_release=arrays.flags("in_release", dimensions=2),
         interaction=_unpack_interaction(arrays),
+        encoders=_unpack_encoders(arrays),
         uses_history=uses_history,
         summary=summary,
-        chosen=Chosen(**{**chosen, "trust": trust}),
-        origin=Origin(settings=record["config"], certificate=certificate, **origin),
+        chosen=Chosen(**{**chosen, **lists, "trust": trust}),
+        origin=Origin(settings=record["config"], releases=releases, **origin),
     )
     arrays.require_empty()
     return model
@@ -359,3 +393,25 @@ def _unpack_interaction(arrays: _Arrays) -> Interaction | None:
     widest = max((len(bias) for _, bias in layers), default=0)
     require_memory(8 * len(item_parts) * widest, f"scoring {len(item_parts):,} items in a layer of {widest:,} numbers")
     return Interaction(user_parts, item_parts, tuple(layers))
+
+
+def _unpack_encoders(arrays: _Arrays) -> Encoders | None:
+    if "encoders/rows" not in arrays:
+        return None
+    rows, (scale,) = arrays.take("encoders/rows", np.float32, 2), arrays.take("encoders/scale", np.float32, 1)
+    widths = arrays.take("encoders/widths", np.int64, 1)
+    if len(widths) > MAX_RELEASES or (widths < 1).any() or (widths > rows.shape[1]).any():
+        raise InputError("encoders/widths must hold one number of columns for each release in use")
+    ends = np.cumsum(widths).tolist()
+    parts = tuple(slice(end - width, end) for end, width in zip(ends, widths.tolist(), strict=True))
+    history, source = (
+        Tower(
+            *(arrays.take(f"encoders/{name}/{part}", np.float32, 1 if "bias" in part else 2) for part in Tower._fields)
+        )
+        if f"encoders/{name}/first" in arrays
+        else None
+        for name in ("history", "source")
+    )
+    if history is None:
+        raise InputError("there is no array 'encoders/history/first'")
+    return Encoders(float(scale), history, source, rows, parts)

@@ -22,10 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.arrays import BoolArray, Float64Array, IntArray
-from pricdr.data.csr import CSR
+from pricdr.data.csr import CSR, item_counts, ones
 from pricdr.data.splits import NEGATIVES, HeldOut, draw_negatives
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import clearly_above
-from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, Trust
+from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust
 from pricdr.models.training_data import TrainingData, unit_rows
 from pricdr.randomness import Simulation
 
@@ -37,6 +39,11 @@ PERMUTATIONS: Final = 199
 _DIRECTIONS: Final = 32
 """Leading directions of the target's histories. The first few hold what users share; the rest is mostly chance."""
 _ITERATIONS: Final = 4
+
+REGULARISATION: Final = 100.0
+"""λ of a linear decoder, beside release rows of length 1, where there is nothing to choose it by."""
+SCALE: Final = 0.4
+"""Standard deviation, over users and items, of what such a decoder adds to the log-odds of popularity."""
 
 FEWEST: Final = 10
 """Fewer cold users show little: two of them are both served better by chance in one case of four."""
@@ -61,10 +68,14 @@ class Newcomers:
 
 @dataclass(frozen=True, eq=False)
 class Gates:
-    """Whether a release may be used, and for whom: evidence decides the first, newcomers and validation the second."""
+    """Which releases may be used, and for whom: evidence decides the first, newcomers and validation the second."""
 
-    evidence: float | None
-    """The p-value of the evidence test; None where it was not made."""
+    data: TrainingData
+    """With the rows of the releases that are used, and of no others."""
+    used: tuple[int, ...]
+    """The numbers of those releases."""
+    evidence: tuple[float, ...] | None
+    """The p-value of each release's evidence test; None where it was not made."""
     trust: Trust | None
     """How far the source is trusted where that is settled by now; None where newcomers and validation must choose."""
     newcomers: Newcomers | None
@@ -79,15 +90,26 @@ class Gates:
         Without ``validation`` the trust that an earlier training chose is settled. Where the gates are not ``enabled``
         (for ablations) the source is trusted whatever is known; newcomers still pick an epoch.
         """
+        every = tuple(range(len(data.parts)))
         if not enabled:
             newcomers = None if validation is None else select_newcomers(data, validation, seed=seed)
-            return cls(chosen.evidence, TRUSTED, newcomers)
+            return cls(data, every, chosen.evidence, TRUSTED, newcomers)
         if validation is None and chosen.trust is not None:
-            return cls(chosen.evidence, chosen.trust, None)
-        evidence = chosen.evidence if data.is_plaintext else p_value(data)
-        if evidence is not None and evidence > SIGNIFICANCE:
-            return cls(evidence, UNTRUSTED, None)
-        return cls(evidence, None, select_newcomers(data, validation, seed=seed))
+            used = every if chosen.used is None else chosen.used
+            used = () if chosen.trust == UNTRUSTED else used
+            return cls(data.only(used), used, chosen.evidence, chosen.trust, None)
+        evidence = None if data.is_plaintext else tuple(p_value(data.only([number])) for number in every)
+        passed = tuple(number for number in every if evidence is None or evidence[number] <= SIGNIFICANCE)
+        if not passed:
+            return cls(data.only(()), (), evidence, UNTRUSTED, None)
+        if len(passed) > 1:
+            passed = _best_together(data, passed, validation, seed=seed)
+        data = data.only(passed)
+        return cls(data, passed, evidence, None, select_newcomers(data, validation, seed=seed))
+
+    def noted(self, chosen: Chosen) -> Chosen:
+        """Return what was chosen, with what was found about the releases."""
+        return replace(chosen, evidence=self.evidence, used=self.used)
 
     @property
     def refused(self) -> bool:
@@ -100,6 +122,62 @@ class Gates:
             assert self.newcomers is not None
             return choose(self.newcomers)
         return self.trust
+
+
+def _best_together(
+    data: TrainingData, passed: tuple[int, ...], validation: HeldOut | None, *, seed: int
+) -> tuple[int, ...]:
+    """Return which of the releases serve newcomers best together: one more at a time, while that is better.
+
+    Each set of releases is judged by a linear decoder of its rows, in closed form.
+    """
+    newcomers = select_newcomers(data.only(passed), validation, seed=seed)
+    hidden, held_out = newcomers.hidden_from(data), newcomers.held_out
+    used: tuple[int, ...] = ()
+    best: Float64Array | None = None
+    while rest := [number for number in passed if number not in used]:
+        found = {(*used, number): _decoded(hidden.only((*used, number)), held_out) for number in rest}
+        more = max(found, key=lambda together: float(found[together].mean()))
+        if best is not None and not found[more].mean() > best.mean():
+            break
+        used, best = more, found[more]
+    return tuple(sorted(used))
+
+
+def _decoded(data: TrainingData, held_out: HeldOut) -> Float64Array:
+    """Return the NDCG@10 of held-out items by a linear decoder of release rows, without anything chosen."""
+    users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
+    share = (item_counts(data.ratings) + 0.5) / (data.warm.sum() + 1)
+    popular = data.model("popularity", users, items, np.log(share / (1 - share)).astype(np.float32))
+    return ndcg_of(decoder(data, popular)(REGULARISATION, SCALE), held_out)
+
+
+def decoder(data: TrainingData, popular: FittedModel) -> Callable[[float, float], FittedModel]:
+    """Return what solves the normal equations, for one λ and one scale of what the release adds."""
+    source: Any = data.source
+    known = data.present & data.warm
+    rows = unit_rows(source)
+    # Around those it is fitted to: the item bias holds what they have in common.
+    rows = (rows - rows[known].mean(axis=0)) * data.present[:, None]
+    fitted = rows[known].astype(np.float64)
+    ratings = ones(data.ratings[known])
+    # Rows are centred, so centring the ratings would change nothing: Σ_u x_u (y_u − ȳ) = Σ_u x_u y_u.
+    products = (ratings.T @ fitted) / np.sqrt(item_counts(ratings) + 1)[:, None]
+    gram = fitted.T @ fitted
+
+    def model(regularisation: float, scale: float) -> FittedModel:
+        weights = np.linalg.solve(gram + regularisation * np.eye(len(gram)), products.T)
+        # The mean square of all users' predictions, without making them: tr(XᵀX · WWᵀ) / (users · items).
+        spread = np.sqrt((gram * (weights @ weights.T)).sum() / (len(fitted) * weights.shape[1]))
+        items = np.ascontiguousarray(weights.T * (scale / max(spread, 1e-12)), dtype=np.float32)
+        return data.model(popular.method, rows, items, popular.item_bias, uses_history=False)
+
+    return model
+
+
+def ndcg_of(model: FittedModel, held_out: HeldOut) -> Float64Array:
+    """Return the NDCG@10 of each held-out item among its stored negatives."""
+    return per_user(sampled_ranks(model.score_candidates, held_out))["NDCG@10"]
 
 
 def best_above(ndcg: Mapping[Choice, Float64Array], popular: Float64Array) -> Choice | None:

@@ -1,10 +1,10 @@
 """What a model is fitted on: the target's ratings and rows of the source, over one list of users."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -38,48 +38,55 @@ _SQUARES_FIT: Final = 1e15
 """Up to here sums of squares fit single precision; the scale of a release is taken out anyway."""
 
 
+class Part(NamedTuple):
+    """One source's part of the rows: that of a release, or all of the plaintext ratings."""
+
+    columns: slice
+    present: BoolArray
+    """Which users have a row of it."""
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Target ratings and rows of the source for the same users: the target's first, then a release's others."""
+    """Target ratings and rows of the sources for the same users: the target's first, then the releases' others."""
 
     target: Ratings
     source: Float32Array | CSR | None
-    """A release's rows (dense), the plaintext ratings (sparse), or nothing; zero where a user has no row."""
-    present: BoolArray
-    """Which users have a row of the source."""
+    """The releases' rows side by side (dense), the plaintext ratings (sparse), or nothing; zero where there is none."""
+    parts: tuple[Part, ...] = ()
+    """Of ``source``: one for each release."""
     others: Ids = ()
-    """The users of a release whom the target does not have."""
+    """The users of the releases whom the target does not have."""
 
     @classmethod
-    def target_only(cls, target: Ratings) -> "TrainingData":
-        """Return the target's ratings alone."""
-        return cls(target, None, np.zeros(len(target.users), dtype=bool))
+    def of(cls, target: Ratings, *releases: "Release") -> "TrainingData":
+        """Return the target's ratings beside the rows of releases, if any.
 
-    @classmethod
-    def of(cls, target: Ratings, release: "Release") -> "TrainingData":
-        """Return the target's ratings beside the release's rows.
-
-        Release rows are centred, and scaled to norm 1 on average; one that is far longer than the others is shortened.
+        Rows of each release are centred, and scaled to norm 1 on average; one that is far longer than the others is
+        shortened.
         """
-        matrix, users = release.matrix, release.users
         at = {user: position for position, user in enumerate(target.users)}
-        others = tuple(user for user in users if user not in at)
-        if len(others) == len(users):
-            raise InputError(
-                f"none of the release's {len(users):,} users is among the target's {len(target.users):,}: "
-                f"is it a release over another user list? {unshared_ids(target.users, users)}"
-            )
+        for release in releases:
+            if not any(user in at for user in release.users):
+                raise InputError(
+                    f"none of the release's {len(release.users):,} users is among the target's {len(target.users):,}: "
+                    f"is it a release over another user list? {unshared_ids(target.users, release.users)}"
+                )
+        others = tuple(dict.fromkeys(user for release in releases for user in release.users if user not in at))
         at |= {user: position for position, user in enumerate(others, len(target.users))}
         # Before anything is allocated: a row for everyone here and in the evidence test, and for those listed the
         # copies that centring and shortening make.
-        cells = (2 * len(at) + 5 * len(users)) * matrix.shape[1]
-        require_memory(4 * cells, f"a release of {matrix.shape[1]:,} numbers a row, for {len(at):,} users,")
-        places, centred = np.array([at[user] for user in users]), _shortened(matrix)
-        rows, present = np.zeros((len(at), matrix.shape[1]), dtype=np.float32), np.zeros(len(at), dtype=bool)
-        # A release says nothing by its scale: noise and the number of ratings set it.
-        rows[places] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
-        present[places] = True
-        return cls(target, rows, present, others)
+        width = sum(release.matrix.shape[1] for release in releases)
+        cells = (2 * len(at) + 5 * max((len(release.users) for release in releases), default=0)) * width
+        require_memory(4 * cells, f"releases of {width:,} numbers a row, for {len(at):,} users,")
+        rows, parts, start = np.zeros((len(at), width), dtype=np.float32), [], 0
+        for release in releases:
+            places, own = np.array([at[user] for user in release.users]), standardised(release.matrix)
+            part = Part(slice(start, start := start + own.shape[1]), np.zeros(len(at), dtype=bool))
+            rows[places, part.columns] = own
+            part.present[places] = True
+            parts.append(part)
+        return cls(target, rows if releases else None, tuple(parts), others)
 
     @classmethod
     def plaintext(cls, target: Ratings, source: Ratings) -> "TrainingData":
@@ -92,7 +99,33 @@ class TrainingData:
             )
         everyone = target.users + tuple(user for user in source.users if user not in own)
         matrix = source.select(users=everyone).matrix
-        return cls(target.select(users=everyone), matrix, np.diff(matrix.indptr) > 0)
+        return cls(target.select(users=everyone), matrix, (Part(slice(None), np.diff(matrix.indptr) > 0),))
+
+    def only(self, kept: Collection[int]) -> "TrainingData":
+        """Return the data with these of the sources alone, given by number, for the same users."""
+        if len(kept) == len(self.parts):
+            return self
+        source: Any = self.source
+        rows, parts, start = [], [], 0
+        for part in (self.parts[number] for number in sorted(kept)):
+            rows.append(source[:, part.columns])
+            parts.append(Part(slice(start, start := start + rows[-1].shape[1]), part.present))
+        return replace(self, source=np.hstack(rows) if rows else None, parts=tuple(parts))
+
+    @cached_property
+    def covered(self) -> BoolArray:
+        """Return which users have a row of which source: users x sources."""
+        return np.array([part.present for part in self.parts], dtype=bool).reshape(-1, len(self.users)).T
+
+    @cached_property
+    def present(self) -> BoolArray:
+        """Return which users have a row of any source."""
+        return np.asarray(self.covered.any(axis=1))
+
+    @property
+    def narrow(self) -> bool:
+        """Return whether every release is narrow."""
+        return not self.is_plaintext and all(part.columns.stop - part.columns.start <= NARROW for part in self.parts)
 
     @property
     def users(self) -> Ids:
@@ -136,7 +169,7 @@ class TrainingData:
     ) -> FittedModel:
         """Return a model of these vectors for these users and items, with the ratings they were learnt from."""
         arrays = {"user_vectors": user_vectors, "item_vectors": item_vectors, "item_bias": item_bias}
-        about = {"seen": self.ratings, "in_release": self.present, **more}
+        about = {"seen": self.ratings, "in_release": self.covered, **more}
         return FittedModel(method=method, users=self.users, items=self.items, **arrays, **about)
 
 
@@ -149,8 +182,8 @@ def unit_rows(rows: Float32Array) -> Float32Array:
     return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0), dtype=np.float32)
 
 
-def _shortened(matrix: Float32Array) -> Float32Array:
-    """Return the rows centred, none of them longer than ten times the median length."""
+def standardised(matrix: Float32Array) -> Float32Array:
+    """Return release rows centred, none longer than ten times the median length, and of length 1 on average."""
     # Measured from the median: a single far row moves the mean, and then every row is far from it.
     largest = float(np.abs(matrix).max(initial=0.0))
     if largest > _SQUARES_FIT:
@@ -160,4 +193,6 @@ def _shortened(matrix: Float32Array) -> Float32Array:
     longest = _LONGEST * float(np.median(lengths))
     if lengths.max(initial=0.0) > longest > 0:
         matrix = around * np.minimum(1.0, longest / np.maximum(lengths, 1e-12)).astype(np.float32)[:, None]
-    return np.asarray(matrix - matrix.mean(axis=0), dtype=np.float32)
+    centred = np.asarray(matrix - matrix.mean(axis=0), dtype=np.float32)
+    # A release says nothing by its scale: noise and the number of ratings set it.
+    return centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)

@@ -4,7 +4,7 @@ Its words are in ``templates/card.txt.j2``. No id, no rating and no fingerprint 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from pricdr import pages
 from pricdr.errors import VerificationError, printable
 from pricdr.evaluation.verdict import JUDGED, WITHOUT_RELEASE, Training, Verdict
-from pricdr.models.fitted import FittedModel, Origin
+from pricdr.models.fitted import FittedModel, Origin, ReleaseOrigin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.models.recommend import BASES
 from pricdr.pages import ABSENT, Block, Cell, Column, Content, Details, Table
@@ -71,22 +71,12 @@ class ModelCard:
     @property
     def with_release(self) -> bool:
         """Whether it was trained with a release, even if the release is not used."""
-        return self.origin.release is not None
-
-    @property
-    def certificate(self) -> Certificate | None:
-        """The certificate of the release it was trained with; None if there is none or it contradicts itself."""
-        return None if self.contradiction is not None else self.origin.certificate
+        return bool(self.origin.releases)
 
     @cached_property
-    def contradiction(self) -> str | None:
-        """What is wrong with the recorded certificate, if anything: anyone may have written the folder."""
-        try:
-            if self.origin.certificate is not None:
-                check(self.origin.certificate)
-        except VerificationError as error:
-            return str(error)
-        return None
+    def releases(self) -> tuple["CardRelease", ...]:
+        """The releases it was trained with, or that were folded in since."""
+        return tuple(CardRelease(one) for one in self.origin.releases)
 
     @property
     def ratings(self) -> int | None:
@@ -94,24 +84,11 @@ class ModelCard:
         return None if self.model.summary is not None else int(self.model.seen.nnz)
 
     @property
-    def signer(self) -> str | None:
-        """The fingerprint of the key that signed its release; None if no signature was checked."""
-        key = self.origin.release_signed_by
-        return None if key is None else fingerprint(public_from_text(key))
-
-    @property
     def promise(self) -> str:
         """ε, δ and the unit on one line, or why there is no promise."""
         if self.origin.plaintext_source:
             return "none: NOT PRIVATE"
-        if not self.with_release:
-            return "no release was used"
-        if self.origin.certificate is None:
-            return "not recorded"
-        c = self.certificate
-        if c is None:
-            return "none that can be relied on: the certificate contradicts itself"
-        return f"{c.promise} of the source" if c.promises else c.promise
+        return "; ".join(one.promise for one in self.releases) or "no release was used"
 
     @property
     def summary(self) -> dict[str, str]:
@@ -137,7 +114,6 @@ class ModelCard:
             "card.txt.j2",
             blocks,
             card=self,
-            statement={} if self.certificate is None else {one.title: one.lines for one in statement(self.certificate)},
             without=WITHOUT_RELEASE.get(self.model.method, "popularity"),
             significance=SIGNIFICANCE,
             permutations=PERMUTATIONS,
@@ -154,18 +130,64 @@ class ModelCard:
         bases = model.bases(np.arange(len(model.users)))
         rows = []
         for stratum, in_stratum in (("warm", warm), ("cold", ~warm)):
-            for row in (True, False):
-                members = in_stratum & (model.in_release == row)
+            for group, has_them in model.release_groups():
+                members = in_stratum & has_them
                 based_on = " or ".join(_BASES[BASES[at].value] for at in np.unique(bases[members]).tolist())
                 if members.any():
-                    rows.append([_group_name(stratum, row=row), f"{int(members.sum()):,}", based_on])
+                    rows.append([_group_name(stratum, group), f"{int(members.sum()):,}", based_on])
         columns = [*_GROUP_COLUMNS, Column("recommendations based on", numeric=False)]
         return Table("card-groups", "The users it knows, by what it knows about them", columns, rows)
 
 
-def _group_name(stratum: str, *, row: bool) -> str:
-    """Return the name of a group: users of a stratum with, or without, a release row that the model uses."""
-    return f"{stratum}, {'with' if row else 'without'} a release row in use"
+@dataclass(frozen=True, eq=False)
+class CardRelease:
+    """One of a model's releases, by what is recorded of it."""
+
+    origin: ReleaseOrigin
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """Its certificate; None if there is none or it contradicts itself."""
+        return None if self.contradiction is not None else self.origin.certificate
+
+    @cached_property
+    def contradiction(self) -> str | None:
+        """What is wrong with the recorded certificate, if anything: anyone may have written the folder."""
+        try:
+            if self.origin.certificate is not None:
+                check(self.origin.certificate)
+        except VerificationError as error:
+            return str(error)
+        return None
+
+    @property
+    def signer(self) -> str | None:
+        """The fingerprint of the key that signed it; None if no signature was checked."""
+        key = self.origin.signed_by
+        return None if key is None else fingerprint(public_from_text(key))
+
+    @property
+    def promise(self) -> str:
+        """ε, δ and the unit on one line, or why there is no promise."""
+        if self.origin.certificate is None:
+            return "not recorded"
+        c = self.certificate
+        if c is None:
+            return "none that can be relied on: the certificate contradicts itself"
+        return f"{c.promise} of the source" if c.promises else c.promise
+
+    @property
+    def statement(self) -> dict[str, tuple[str, ...]]:
+        """What the certificate says in words, by heading."""
+        return {} if self.certificate is None else {one.title: tuple(one.lines) for one in statement(self.certificate)}
+
+
+def _group_name(stratum: str, releases: Sequence[int]) -> str:
+    """Return the name of a group: users of a stratum who have rows of these releases, of those that the model uses."""
+    if not releases:
+        return f"{stratum}, without a release row in use"
+    of = "" if tuple(releases) == (1,) else f" of {' and '.join(map(str, releases))}"
+    return f"{stratum}, with a release row in use{of}"
 
 
 def settings_lines(settings: Mapping[str, object]) -> list[str]:
@@ -230,7 +252,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
             values = [ABSENT if one is None else Cell(f"{one:.4f}") for one in (group.baseline_value, group.value)]
             d = group.difference
             change = ABSENT if d is None else Cell.of(f"{d.mean:+.4f} [{d.low:+.4f}, {d.high:+.4f}]")
-            rows.append([_group_name(group.stratum, row=group.row), f"{group.users:,}", *values, change])
+            rows.append([_group_name(group.stratum, group.releases), f"{group.users:,}", *values, change])
     if rows:
         caption = f"{metric} of users with and without a release row in use, {ranking} ranking"
         tables.append(Table(f"card-{ranking}-rows", caption, columns, rows))

@@ -56,6 +56,8 @@ class MeasuredRows(_OfModel):
     """Users with, or without, a release row that a model uses."""
 
     row: Flag
+    releases: Annotated[tuple[Count, ...], Field(max_length=64)]
+    """The numbers of those whose rows they have."""
     users: Count
     value: Number | None
     baseline_value: Number | None
@@ -87,7 +89,7 @@ class MeasuredFigure(NamedTuple):
 class Evaluation(_Open):
     """The metrics of one or several models on one split; the first model is the one that others are compared with."""
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     protocol: Text
     users: Count
     test_items: Count

@@ -23,10 +23,10 @@ from pricdr import __version__
 from pricdr.data.ids import MAX_ID_LENGTH, id_fault
 from pricdr.errors import InputError
 from pricdr.extras import REPORT, TRAIN
-from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section, page_asset, template_environment
+from pricdr.pages import Block, Bullets, Commands, Content, Facts, Note, Section, page_asset, template_environment
 from pricdr.release.inspection import attack_section
 from pricdr.release.readme import in_short, statement, trade_off_of
-from pricdr.report.card import UNVERIFIED, ModelCard
+from pricdr.report.card import UNVERIFIED, CardRelease, ModelCard
 from pricdr.report.evaluation import read_evaluation
 from pricdr.serving.snapshot import MAX_K, Answer, ItemsQuery, Snapshot, WatchedModel
 from pricdr.serving.worker import Worker
@@ -170,22 +170,28 @@ class _UserList:
 
 
 def _certificate(card: ModelCard) -> tuple[Content, Sequence[Section]]:
-    """Return the promise of the model's release in short, as charts, and in full; or why the card has none."""
-    origin, c = card.origin, card.certificate
-    if c is None:
+    """Return the promises of the model's releases in short, as charts, and in full; or why the card has none."""
+    parts = [_promise(release) for release in card.releases if release.certificate is not None]
+    if not parts or len(parts) < len(card.releases):
         return [], [section for section in card.page.sections if section.anchor == "privacy"]
+    return [block for lead, _ in parts for block in lead], [section for _, sections in parts for section in sections]
+
+
+def _promise(release: CardRelease) -> tuple[list[Block | str], list[Section]]:
+    origin, c = release.origin, release.certificate
+    assert c is not None
     checked = [  # a copy of a certificate is not the release itself
         "This is the copy in the model folder. Its figures were derived again for this page: the promise follows from "
         "the noise that the certificate states.",
         "No signature was checked: anyone could have made this release."
-        if card.signer is None
-        else f"Its signature was checked when the model was trained. Fingerprint of the key: {card.signer}.",
-        f"The release itself has the SHA-256 {origin.release}. pricdr verify RELEASE checks all of it.",
+        if release.signer is None
+        else f"Its signature was checked when the model was trained. Fingerprint of the key: {release.signer}.",
+        f"The release itself has the SHA-256 {origin.sha256}. pricdr verify RELEASE checks all of it.",
     ]
     in_full = {**{part.title: part.lines for part in statement(c)}, "How this was checked": checked}
     charts = [] if trade_off_of(c) is None else [attack_section(c)]
-    unverified = [Note(UNVERIFIED)] if origin.release_verified is False else []
-    lead: Content = [*unverified, next(iter(in_full.values()))[-1], Facts(in_short(c))]
+    unverified = [Note(UNVERIFIED)] if origin.verified is False else []
+    lead: list[Block | str] = [*unverified, next(iter(in_full.values()))[-1], Facts(in_short(c))]
     return lead, [*charts, *(Section(title, [Bullets(lines)]) for title, lines in in_full.items())]
 
 

@@ -14,12 +14,13 @@ from pydantic import Field
 
 from pricdr.errors import InputError, PriCDRError, printable
 from pricdr.models.fitted import FittedModel
+from pricdr.models.folder import certificate_name
 from pricdr.models.recommend import BASES, Basis
 from pricdr.serving.log import Report
 from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, rank_rows, seen_items
 
-_FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", "release.certificate.json")
-"""The files of a model folder; the last exists only if the model was trained with a release."""
+_FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", *map(certificate_name, range(1, 65)))
+"""The files of a model folder; the last exist only if the model was trained with releases."""
 MAX_K: Final = 1000
 """The most items in one answer."""
 

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ from torch.nn.functional import normalize, pad
 
 from pricdr.models.base import Config, SearchSpace, TargetMethod
 from pricdr.models.fitted import FittedModel
-from pricdr.models.methods.networks import NetworkMethod, SparseTower, in_blocks, log_odds, numbers
+from pricdr.models.fold_in import Encoders
+from pricdr.models.methods.networks import NetworkMethod, SparseTower, in_blocks, log_odds, numbers, tower_of
 from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import ScorePairs, TrainingOptions, require_trainable, seeded
 from pricdr.training.losses import mean_cross_entropy, pair_scores
@@ -151,10 +152,19 @@ class TargetStage:
         """Return vectors of the target's own users followed by zeros for a release's others."""
         return pad(vectors, (0, 0, 0, len(self.data.others)))
 
+    def encoders(self, source: nn.Module | None = None) -> Encoders | None:
+        """Return what user vectors are made of, with the source's encoder; None for a network that is no two towers."""
+        rows: Any = self.data.source if source is not None else np.zeros((len(self.data.users), 0), dtype=np.float32)
+        if not isinstance(self.network, TwoTowers) or isinstance(source, SparseTower):
+            return None
+        parts = tuple(part.columns for part in self.data.parts) if source is not None else ()
+        scale, tower = float(self.network.log_scale.detach().exp()), None if source is None else tower_of(source)
+        return Encoders(scale, tower_of(self.network.user_tower), tower, rows, parts)
+
     def fitted_model(self, method: str = "dmf") -> FittedModel:
         """Return the model of the target alone; a release's other users get popular items."""
         arrays = map(numbers, (self.padded(self.user_vectors()), self.item_vectors(), self.network.item_bias))
-        return self.data.model(method, *arrays, in_release=np.zeros_like(self.data.present))
+        return self.data.model(method, *arrays, in_release=np.zeros_like(self.data.covered), encoders=self.encoders())
 
 
 @dataclass(frozen=True, kw_only=True)

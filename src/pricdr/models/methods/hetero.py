@@ -12,12 +12,13 @@ from torch.nn.functional import dropout, relu
 
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
-from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, Trained
+from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
+from pricdr.models.base_scores import WEIGHT, base_method, best_weight, require_vectors, with_base
 from pricdr.models.fitted import UNTRUSTED, Chosen, FittedModel, Trust
 from pricdr.models.gates import Gates, Newcomers, best_above
 from pricdr.models.methods.dmf import TARGET_OPTIONS, TargetNetwork, TargetStage, TargetStageConfig, TwoTowers
 from pricdr.models.methods.networks import Dropout, SparseTower, dense_tower, in_blocks, numbers
-from pricdr.models.training_data import NARROW, TrainingData
+from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import (
     ScorePairs,
     TrainableNetwork,
@@ -32,6 +33,8 @@ from pricdr.training.losses import alignment, mean_cross_entropy, pair_scores
 from pricdr.training.rows import Bags, ItemSample, SparseRows, sample_items
 from pricdr.training.run_log import RunLog
 
+TARGET_METHOD: Final = "dmf"
+"""What the target's network is by itself."""
 TARGET_NETWORK, SOURCE_NETWORK, JOINT_NETWORK = "target", "source", "joint"
 """The names of the two networks, and of both in one training, in logs, progress bars and chosen epochs."""
 LEVELS: Final = (1.0, 0.75, 0.5, 0.25, 0.0)
@@ -76,6 +79,9 @@ class SourceStageConfig(TargetStageConfig):
     joint: bool = False
     """Train both networks together, as the paper does, instead of one after the other. For ablations only: the source
     then moves items and histories too, and no gate can undo it."""
+    base: str = "bpr"
+    """A method of the target alone whose scores are added for users with a history, as far as validation shows a gain;
+    dmf adds nothing, since it is the target's network already."""
     gated: bool = True
     """Let evidence, newcomers and validation decide how far the source is trusted. If false (for ablations), the source
     is trusted fully, and the model may be worse than one of the target alone."""
@@ -106,14 +112,14 @@ class SourceStage:
         self.examples = torch.nonzero(self.fitted_to).squeeze(1)
         frozen = [weights.cpu().numpy() for weights in target_stage.network.state_dict().values()]
         # Gates come after training, so they do not change the network; a joint training adds a word of its own.
-        own = replace(config, gated=True, joint=False)
+        own = replace(config, gated=True, joint=False, base=TARGET_METHOD)
         self.identity = f"source {own!r} {arrays_identity(*data.arrays(), stand_ins, *frozen)}"
         self.take_target_vectors()
         self.source: Tensor | SparseRows = (
             SparseRows(source, self.device) if sparse else torch.as_tensor(source, device=self.device)
         )
         dim, hidden, width = source.shape[1], config.hidden, config.width
-        self.narrow = not sparse and dim <= NARROW
+        self.narrow = data.narrow
         with seeded(target_stage.options.seed, self.device):
             tower = SparseTower if sparse else dense_tower
             self.network = nn.ModuleDict({"encoder": tower(dim, hidden, width, config.dropout)})
@@ -184,9 +190,10 @@ class SourceStage:
 
     def fitted_model(self, method: str, trust: Trust) -> FittedModel:
         """Return both stages folded into plain vectors."""
-        used = self.present & torch.where(self.warm, trust.warm > 0, trust.cold > 0)
+        used = self.data.covered & np.where(self.warm.cpu(), trust.warm > 0, trust.cold > 0)[:, None]
         arrays = map(numbers, (self.user_vectors(trust), self.item_vectors, self.target_stage.network.item_bias))
-        return self.data.model(method, *arrays, in_release=used.cpu().numpy())
+        encoders = self.target_stage.encoders(self.network["encoder"])
+        return self.data.model(method, *arrays, in_release=used, encoders=encoders)
 
     @torch.no_grad()
     def source_alone(self, trust: float) -> Tensor:
@@ -250,16 +257,25 @@ class TwoStageMethod(ReleaseMethod):
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         """Train the target stage, then the source stage, or both at once; without the source if it is refused."""
-        if not (data.present & data.warm).any():
-            raise InputError("no user has both target ratings and a row of the source: there is nothing to learn from")
-        assert data.source is not None
-        # Checked now, before the target stage is trained: the wide layers of encoder and decoder.
-        require_trainable(2 * data.source.shape[1] * self.config.hidden)
-        if self.config.gated:
-            log.progress("evidence test", 0, 0)
+        if data.source is not None:
+            if not (data.present & data.warm).any():
+                raise InputError(
+                    "no user has both target ratings and a row of a source: there is nothing to learn from"
+                )
+            # Checked now, before the target stage is trained: the wide layers of encoder and decoder.
+            require_trainable(2 * data.source.shape[1] * self.config.hidden)
+            if self.config.gated:
+                log.progress("evidence test", 0, 0)
         gates = Gates.of(data, validation, chosen, seed=self.options.seed, enabled=self.config.gated)
-        target_stage = TargetStage(self._target_network, data, self.config, self.options)
+        base, settings = None, chosen.settings
         epochs: dict[str, int] = {}
+        if self.config.base != TARGET_METHOD and (validation is not None or settings.get(WEIGHT)):
+            method = base_method(self.config.base, self.options)
+            own = replace(log, network=method.name)
+            base, found = method._train(data.only(()), validation=validation, chosen=chosen, log=own)
+            require_vectors(base)
+            epochs |= found.epochs
+        target_stage = TargetStage(self._target_network, gates.data, self.config, self.options)
 
         def train(run: TrainableNetwork, name: str, held_out: HeldOut | None) -> None:
             own = replace(log, network=name)
@@ -283,13 +299,18 @@ class TwoStageMethod(ReleaseMethod):
                 log.progress("trust in the source", 0, 0)
             trust = gates.settle(lambda newcomers: source_stage.choose_trust(validation, newcomers))
             model = source_stage.fitted_model(self.name, trust)
+        if base is not None:
+            if validation is not None:
+                settings = {WEIGHT: best_weight(model, base, validation)}
+            model = with_base(model, base, settings[WEIGHT])
         # Without validation, the epochs are those that it was given.
         kept = chosen.epochs if validation is None else epochs
-        return model, Chosen(epochs=kept, trust=trust, evidence=gates.evidence, not_chosen=chosen.not_chosen)
+        chosen = Chosen(epochs=kept, trust=trust, settings=settings, not_chosen=chosen.not_chosen)
+        return model, gates.noted(chosen) if data.parts else replace(chosen, trust=None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeteroCDR(TwoStageMethod, PlaintextMethod):
+class HeteroCDR(TwoStageMethod, PlaintextMethod, TargetMethod):
     """Train on target ratings and a release: the `default` preset, which works best. The paper's form is ``PaperCDR``.
 
     It trains in two stages: DMF on the target, then the release rows into the same space, against the finished items.
@@ -332,5 +353,5 @@ class SymmetricCDR(TwoStageMethod):
 
     _target_network: ClassVar[type[TargetNetwork]] = AutoEncoder
 
-    config: SourceStageConfig = SourceStageConfig(dropout=0.3, entry_dropout=0.3)
+    config: SourceStageConfig = SourceStageConfig(dropout=0.3, entry_dropout=0.3, base=TARGET_METHOD)
     options: TrainingOptions = replace(TARGET_OPTIONS, batch=128)

@@ -1,6 +1,6 @@
 """Methods in closed form: popularity, item-kNN, EASE, and ridge regression on release rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
@@ -13,34 +13,22 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from pricdr.arrays import Float32Array, Float64Array
-from pricdr.data.csr import CSR
+from pricdr.data.csr import CSR, item_counts, ones
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
-from pricdr.evaluation.metrics import per_user
-from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import Verdict, compare
 from pricdr.memory import require_memory
 from pricdr.models.base import Config, Method, PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust, Vectors
-from pricdr.models.gates import Gates, Newcomers, best_above
+from pricdr.models.gates import REGULARISATION, SCALE, Gates, Newcomers, best_above, decoder, ndcg_of
 from pricdr.models.methods.networks import log_odds
-from pricdr.models.training_data import TrainingData, unit_rows
+from pricdr.models.training_data import TrainingData
 from pricdr.randomness import Simulation
 from pricdr.training.run_log import RunLog
 
 if TYPE_CHECKING:
     from pricdr.release import Release
-
-
-def ones(ratings: CSR) -> CSR:
-    """Return the same entries, each a 1."""
-    return sp.csr_array((np.ones(ratings.nnz), ratings.indices, ratings.indptr), shape=ratings.shape)
-
-
-def item_counts(ratings: CSR) -> npt.NDArray[np.int64]:
-    """Return how often each item was rated."""
-    return np.bincount(ratings.indices, minlength=ratings.shape[1])
 
 
 def popularity_tie_break(ratings: CSR, most: float) -> Float32Array:
@@ -185,7 +173,8 @@ def solve_ease(
     if source is not None:
         parts.append(weight * (ones(source) if sp.issparse(source) else source.astype(np.float64)))
     bias = popularity_tie_break(data.ratings, 1e-4 / (1 + regularisation))
-    return data.model(method, *solve(parts, regularisation), bias)
+    user_vectors, item_vectors = solve(parts, regularisation)
+    return data.model(method, user_vectors, item_vectors, bias)
 
 
 def primal(parts: list[Matrix], regularisation: float) -> tuple[Vectors, Vectors]:
@@ -410,17 +399,16 @@ class EASERelease(_EASEMethod, ReleaseMethod):
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         gates = Gates.of(data, validation, chosen)
-        chosen = replace(chosen, evidence=gates.evidence)
+        # Of releases that are not used the columns go too: with a weight of 0 they would still be inverted.
+        chosen, data = gates.noted(chosen), gates.data
         if gates.refused:
-            # Not a weight of 0: the release's columns would still be inverted.
-            unused = replace(data, source=None, present=np.zeros_like(data.present))
-            return self._solved(unused), replace(chosen, trust=UNTRUSTED)
+            return self._solved(data), replace(chosen, trust=UNTRUSTED)
         model = self._solved(data)
 
         def trust_in_rows(newcomers: Newcomers) -> Trust:
             # Stand-ins are cold in a solution of their own: in the model itself their rows were fitted to them.
             unseen = self._solved(newcomers.hidden_from(data)) if newcomers.stand_ins.any() else model
-            own, popular = (_ndcg(one, newcomers.held_out) for one in (unseen, _popular_for_cold_users(unseen)))
+            own, popular = (ndcg_of(one, newcomers.held_out) for one in (unseen, _popular_for_cold_users(unseen)))
             return Trust(1.0, best_above({1.0: own}, popular) or 0.0)
 
         trust = gates.settle(trust_in_rows)
@@ -433,7 +421,7 @@ def _popular_for_cold_users(model: FittedModel) -> FittedModel:
     kept = warm.astype(np.float32)
     sparse = isinstance(vectors, sp.csr_array)
     vectors = sp.csr_array(sp.diags_array(kept) @ vectors) if sparse else vectors * kept[:, None]
-    return replace(model, user_vectors=vectors, in_release=model.in_release & warm)
+    return replace(model, user_vectors=vectors, in_release=model.in_release & warm[:, None])
 
 
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
@@ -446,9 +434,9 @@ class RidgeReleaseConfig(Config):
 
     positive = ("regularisation", "scale")
 
-    regularisation: float = 100.0
+    regularisation: float = REGULARISATION
     """λ, beside release rows of length 1."""
-    scale: float = 0.4
+    scale: float = SCALE
     """Standard deviation, over users and items, of what the release adds to the log-odds of popularity."""
 
 
@@ -476,53 +464,27 @@ class RidgeRelease(ReleaseMethod):
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         counts = torch.as_tensor(item_counts(data.ratings), dtype=torch.float32)
         users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
-        popularity, nobody = log_odds(counts, int(data.warm.sum())).numpy(), np.zeros_like(data.present)
-        popular = data.model(self.name, users, items, popularity, in_release=nobody, uses_history=False)
         gates = Gates.of(data, validation, chosen)
-        unused = Chosen(trust=UNTRUSTED, evidence=gates.evidence, not_chosen=chosen.not_chosen)
+        popularity, data = log_odds(counts, int(data.warm.sum())).numpy(), gates.data
+        nobody = np.zeros_like(data.covered)
+        popular = data.model(self.name, users, items, popularity, in_release=nobody, uses_history=False)
+        unused = gates.noted(Chosen(trust=UNTRUSTED, not_chosen=chosen.not_chosen))
         if gates.refused:
             return popular, unused
         names = ("regularisation", "scale")
         best = tuple(chosen.settings.get(name, getattr(self.config, name)) for name in names)
         if gates.newcomers is not None:
             held_out = gates.newcomers.held_out
-            model = _decoder(gates.newcomers.hidden_from(data), popular)
+            model = decoder(gates.newcomers.hidden_from(data), popular)
             choices = [best] if validation is None else product(REGULARISATIONS, SCALES)
-            ndcg = {choice: _ndcg(model(*choice), held_out) for choice in choices}
-            found = best_above(ndcg, _ndcg(popular, held_out))
+            ndcg = {choice: ndcg_of(model(*choice), held_out) for choice in choices}
+            found = best_above(ndcg, ndcg_of(popular, held_out))
             if found is None:
                 return popular, unused
             best = found
             if validation is not None:
                 chosen = Chosen(settings=dict(zip(names, best, strict=True)))
-        return _decoder(data, popular)(*best), replace(chosen, trust=TRUSTED, evidence=gates.evidence)
-
-
-def _decoder(data: TrainingData, popular: FittedModel) -> Callable[[float, float], FittedModel]:
-    """Return what solves the normal equations, for one λ and one scale of what the release adds."""
-    source: Any = data.source
-    known = data.present & data.warm
-    rows = unit_rows(source)
-    # Around those it is fitted to: the item bias holds what they have in common.
-    rows = (rows - rows[known].mean(axis=0)) * data.present[:, None]
-    fitted = rows[known].astype(np.float64)
-    ratings = ones(data.ratings[known])
-    # Rows are centred, so centring the ratings would change nothing: Σ_u x_u (y_u − ȳ) = Σ_u x_u y_u.
-    products = (ratings.T @ fitted) / np.sqrt(item_counts(ratings) + 1)[:, None]
-    gram = fitted.T @ fitted
-
-    def model(regularisation: float, scale: float) -> FittedModel:
-        weights = np.linalg.solve(gram + regularisation * np.eye(len(gram)), products.T)
-        # The mean square of all users' predictions, without making them: tr(XᵀX · WWᵀ) / (users · items).
-        spread = np.sqrt((gram * (weights @ weights.T)).sum() / (len(fitted) * weights.shape[1]))
-        items = np.ascontiguousarray(weights.T * (scale / max(spread, 1e-12)), dtype=np.float32)
-        return data.model(popular.method, rows, items, popular.item_bias, uses_history=False)
-
-    return model
-
-
-def _ndcg(model: FittedModel, held_out: HeldOut) -> Float64Array:
-    return per_user(sampled_ranks(model.score_candidates, held_out))["NDCG@10"]
+        return decoder(data, popular)(*best), gates.noted(replace(chosen, trust=TRUSTED))
 
 
 class BesideRidge(NamedTuple):
@@ -538,7 +500,7 @@ class BesideRidge(NamedTuple):
 
 
 def compare_with_ridge(
-    model: FittedModel, target: Ratings, release: "Release", validation: HeldOut
+    model: FittedModel, target: Ratings, release: "Release | Sequence[Release]", validation: HeldOut
 ) -> tuple[BesideRidge, ...]:
     """Compare a model trained with a release with the linear decoder of its rows, on the items both were chosen by.
 
@@ -550,7 +512,7 @@ def compare_with_ridge(
     found = []
     for stratum, part in (("warm", validation.only(warm)), ("cold", validation.only(~warm))):
         if len(part):
-            own, linear = _ndcg(model, part), _ndcg(ridge, part)
+            own, linear = ndcg_of(model, part), ndcg_of(ridge, part)
             verdict = Verdict.of(compare(linear, own))
             found.append(BesideRidge(stratum, len(part), float(own.mean()), float(linear.mean()), verdict))
     return tuple(found)

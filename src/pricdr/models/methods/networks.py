@@ -13,6 +13,7 @@ from pricdr.arrays import Float32Array
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import Method, Trained
 from pricdr.models.fitted import Chosen, FittedModel
+from pricdr.models.fold_in import Tower
 from pricdr.models.training_data import TrainingData
 from pricdr.training.loop import TrainableNetwork, TrainingOptions, arrays_identity, seeded, train_network
 from pricdr.training.rows import Bags
@@ -65,6 +66,14 @@ class SparseTower(nn.Module):
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
         vectors: Tensor = self.rest(rows.times(self.first))
         return vectors
+
+
+def tower_of(module: nn.Module) -> Tower:
+    """Return the weights of a trained tower, to compute with them where there is no torch."""
+    layers: Any = module.rest if isinstance(module, SparseTower) else module
+    first = module.first if isinstance(module, SparseTower) else layers[0].weight.T
+    bias = torch.zeros(first.shape[1]) if isinstance(module, SparseTower) else layers[0].bias
+    return Tower(*map(numbers, (first, bias, layers[-1].weight.T, layers[-1].bias)))
 
 
 def in_blocks(count: int, rows_of: Callable[[Tensor], Tensor], device: torch.device) -> Tensor:

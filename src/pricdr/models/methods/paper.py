@@ -143,7 +143,9 @@ class PaperCDR(NetworkMethod, ReleaseMethod):
         gates = Gates.of(data, validation, chosen, seed=self.options.seed, enabled=self.config.gated)
         if gates.refused:
             # Without release rows nothing is reconstructed or aligned: only the target's own towers are left.
-            data = replace(data, present=np.zeros_like(data.present))
+            data = replace(data, parts=tuple(part._replace(present=np.zeros_like(part.present)) for part in data.parts))
+        else:
+            data = gates.data
         run = _PaperRun(data, self)
         if self.config.gated and gates.newcomers is not None:
             run.hide(gates.newcomers.stand_ins)
@@ -151,7 +153,7 @@ class PaperCDR(NetworkMethod, ReleaseMethod):
         if validation is not None:
             chosen = Chosen(epochs={log.network: state.best_epoch})
         trust = gates.settle(run.trust_in_rows)
-        return _popular_for_unserved(run.fitted_model(), trust), replace(chosen, trust=trust, evidence=gates.evidence)
+        return _popular_for_unserved(run.fitted_model(), trust), gates.noted(replace(chosen, trust=trust))
 
 
 def _popular_for_unserved(model: FittedModel, trust: Trust) -> FittedModel:
@@ -160,8 +162,8 @@ def _popular_for_unserved(model: FittedModel, trust: Trust) -> FittedModel:
     Cosines leave no room for a bias, so popularity becomes an extra dimension, which is 0 for all other users.
     """
     warm = np.diff(model.seen.indptr) > 0
-    used = model.in_release & np.where(warm, trust.warm > 0, trust.cold > 0)
-    served = (warm | used).astype(np.float32)[:, None]
+    used = model.in_release & np.where(warm, trust.warm > 0, trust.cold > 0)[:, None]
+    served = (warm | used.any(axis=1)).astype(np.float32)[:, None]
     popularity = model.popularity()[:, None]
     return replace(
         model,

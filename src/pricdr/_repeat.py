@@ -92,11 +92,7 @@ def repeat(
 
 
 def whole_of(parts: Split, ratings: Ratings | None = None) -> Ratings:
-    """Return the ratings that a split was made of, put together again from what it trains on and holds out.
-
-    A split does not hold the histories that it hides. Where it has cold users, ``ratings`` must be given: those the
-    split was made of, which is checked by everybody else's.
-    """
+    """Return the ratings a split was made of. ``ratings``, which are checked, must hold the histories that it hides."""
     train = parts.train
     rows, columns = (
         np.concatenate([getattr(held_out, side) for held_out in (parts.validation, parts.test)])

@@ -22,8 +22,7 @@ _ONE_RUN: Final = (
     "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
 )
 RankingName: TypeAlias = Literal["both", "sampled", "full"]
-_MAX_NAME_LENGTH: Final = 28
-"""Characters of a model's name beside a plot, whose end tells two paths apart better than its beginning."""
+_MAX_NAME_LENGTH: Final = 28  # beside a plot; a name's end tells two paths apart better than its beginning
 
 
 def evaluate(

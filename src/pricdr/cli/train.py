@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from pricdr.training.checkpoints import Checkpoints
 
 _CHECKPOINT: Final = "checkpoint"
-_NETWORKS: Final = "networks"
-"""Where a model folder keeps the networks that other trainings can start from."""
-_FEW: Final = 0.2
-"""A release that covers a smaller share of the users may be of ids of another kind."""
+_NETWORKS: Final = "networks"  # where a model folder keeps the networks that other trainings can start from
+_FEW: Final = 0.2  # a release that covers a smaller share of the users may be of ids of another kind
 PresetName: TypeAlias = Literal["default", "fast", "paper"]
 
 
@@ -238,8 +236,7 @@ def _resumable(
 ) -> "Iterator[tuple[Path, Checkpoints]]":
     """Keep a hidden folder for checkpoints and the log while training; afterwards only if it can be resumed.
 
-    It says which method and data it is of: resumed as another training, it would lose its checkpoints. Training starts
-    from the networks in ``start``, or in any folder beside the model.
+    It says what it is of, or another training would lose it. Networks in ``start``, or beside the model, are reused.
     """
     from pricdr.training.checkpoints import Checkpoints
 

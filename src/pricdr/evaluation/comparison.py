@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 
 Ranking: TypeAlias = Literal["sampled", "full"]
-ReleaseGroups: TypeAlias = Sequence[tuple[tuple[int, ...], BoolArray]]
-"""Numbers of releases, and a mask: the users who have rows of just these."""
+ReleaseGroups: TypeAlias = Sequence[tuple[tuple[int, ...], BoolArray]]  # numbers of releases, and whose rows these are
 RANKINGS: Final[tuple[Ranking, ...]] = ("sampled", "full")
 _TITLES: Final = {
     "sampled": "sampled ranking (99 stored negatives)",
@@ -44,8 +43,7 @@ _TITLES: Final = {
 }
 _AVERAGED: Final = "sampled ranking (each test item among its own 99 stored negatives, averaged per user)"
 ONE_ITEM: Final = "one test item per user: Recall is HR, and MAP is MRR"
-_COLUMNS: Final = 7
-"""Figures side by side in a table of text: the number of users, and two times three metrics."""
+_COLUMNS: Final = 7  # figures side by side in a table of text: the number of users, and two times three metrics
 _SCHEMA_VERSION: Final = 3
 
 
@@ -275,7 +273,6 @@ class Comparison(_Compared):
         return tables
 
     def _repr_html_(self) -> str:
-        """Return the tables for a notebook."""
         tables = [table for ranking in self.rankings for table in self.tables(ranking)]
         facts = {"models": f"{len(self.models):,}", "users": f"{len(self.users):,}"}
         note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
@@ -392,8 +389,7 @@ def _measured(
 ) -> dict[Ranking, Metrics]:
     """Return every metric of every evaluated user under one model; ``name`` is what errors call it.
 
-    In the full ranking a user has one list, in which all of the user's test items are relevant. In the sampled one each
-    test item has a list of its own, with its negatives, and the metrics are averaged per user.
+    In the full ranking a user has one list of all test items, in the sampled one a list for each, which are averaged.
     """
     test, users = split.test, split.train.users
     if model.users[: len(users)] != users or model.items != split.train.items:
@@ -492,7 +488,6 @@ class RepeatedComparison(_Compared):
         ]
 
     def _repr_html_(self) -> str:
-        """Return the figures and the verdicts for a notebook."""
         facts = {"models": f"{len(self.models):,}", "splits": f"{len(self.comparisons):,}"}
         notes = verdict_lines(self.verdicts)
         return summary_html("RepeatedComparison", facts, tables=self.tables(), notes=notes)

@@ -14,13 +14,11 @@ import numpy.typing as npt
 from pricdr.arrays import Float64Array, IntArray
 from pricdr.errors import ParameterError, require_count
 
-Metrics: TypeAlias = dict[str, Float64Array]
-"""Metric → one value per user."""
+Metrics: TypeAlias = dict[str, Float64Array]  # metric → one value per user
 
 CUTOFFS: Final = (5, 10)
 MEASURES: Final = ("HR", "NDCG", "MRR", "Recall", "MAP")
-OF_ONE_ITEM: Final = ("HR", "NDCG", "MRR")
-"""What tells models apart where one item is held out per user: Recall is HR there, and MAP is MRR."""
+OF_ONE_ITEM: Final = ("HR", "NDCG", "MRR")  # where one item is held out per user, Recall is HR and MAP is MRR
 NAMES: Final = tuple(f"{measure}@{k}" for k in CUTOFFS for measure in OF_ONE_ITEM)
 
 MAX_CUTOFF: Final = 1_000_000

@@ -17,8 +17,7 @@ from pricdr.evaluation.metrics import rank_of
 from pricdr.progress import Progress, silent
 
 ScoreArray: TypeAlias = npt.NDArray[np.floating]
-ScoreAllItems: TypeAlias = Callable[[IntArray], ScoreArray]
-"""Positions of users to their scores of all items, one row each; finite."""
+ScoreAllItems: TypeAlias = Callable[[IntArray], ScoreArray]  # positions of users → finite scores, one row each
 
 ScoreCandidates: TypeAlias = Callable[[IntArray, IntArray], ScoreArray]
 """Positions of users and a row of items for each, to the scores of those items."""
@@ -30,10 +29,9 @@ _USERS_PER_BLOCK: Final = 512
 def ranks(
     scorer: ScoreAllItems, held_out: HeldOut, train: RatingMatrix, *, progress: Progress = silent
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the sampled and the full ranks of every held-out item, from one pass over the users.
+    """Return every held-out item's rank among the stored negatives and in full, from one pass over the users.
 
-    Sampled: among the stored negatives. Full: among all items the user has not rated in ``train``, except the user's
-    others in ``held_out``. Items held out elsewhere are unobserved like any other: neither masked nor shown.
+    The full one leaves out what the user rated or has in ``held_out``; items held out elsewhere are like any other.
     """
     n_items = train.shape[1]
     block = max(1, _CELLS_PER_BLOCK // n_items)

@@ -24,16 +24,12 @@ from pricdr.randomness import Simulation
 
 CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 10_000
-_CELLS: Final = 1 << 19
-"""Users x resamples that are held in memory at a time."""
+_CELLS: Final = 1 << 19  # users x resamples that are held in memory at a time
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference between two models, with its interval and the p-value of a paired test.
-
-    Over users (``compare``) these are a bootstrap and a sign-flip test; over repetitions, Student's.
-    """
+    """A mean difference: with a bootstrap's interval and a sign-flip test over users, Student's over repetitions."""
 
     mean: float
     low: float
@@ -114,10 +110,7 @@ def _interval(difference: Float64Array, simulation: Simulation) -> tuple[float, 
 
 
 def _sign_flip_p_value(difference: Float64Array, simulation: Simulation) -> float:
-    """Return how often random signs give a mean at least as far from 0; the signs as they are count once more.
-
-    ``scipy.stats.permutation_test`` computes the same, but takes 46 s for 15,000 users where this takes 0.3 s.
-    """
+    """Return how often random signs give a mean as far from 0: ``scipy.stats`` takes 46 s where this takes 0.3 s."""
     n, total, rng = len(difference), difference.sum(), simulation.generator("sign flips")
     block, width = max(1, _CELLS // n), -(-n // 8)
     # Sums that are equal on paper differ by rounding, depending on the order of their terms.

@@ -31,15 +31,12 @@ from pricdr.training.run_log import NO_LOG, RunLog
 if TYPE_CHECKING:  # a target without a release needs nothing of what checks one
     from pricdr.release import Release
 
-SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]
-"""The values of each setting that a search tries."""
+SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]  # the values of each setting that a search tries
 Trained: TypeAlias = tuple[FittedModel, Chosen]
 
 MAX_SOURCES: Final = 16
-CHOOSING: Final = "choosing"
-"""The phase of a training by which something is chosen, before everything is trained on."""
-_COLD_SHARE: Final = 0.1
-"""Share of users who lose their history while it is chosen how far a source is trusted for cold users."""
+CHOOSING: Final = "choosing"  # the phase of a training by which something is chosen, before everything is trained on
+_COLD_SHARE: Final = 0.1  # of users, who lose their history while the trust in a source for cold users is chosen
 
 
 class DataAccess(Enum):

@@ -19,10 +19,8 @@ from pricdr.models.gates import best_above, ndcg_of
 if TYPE_CHECKING:
     from pricdr.training.loop import TrainingOptions
 
-WEIGHT: Final = "base weight"
-"""What it is called among the settings that were chosen."""
-_LEVELS: Final = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
-"""How much a base's scores weigh, in units in which both models' scores are equally spread."""
+WEIGHT: Final = "base weight"  # what it is called among the settings that were chosen
+_LEVELS: Final = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)  # in units in which both models' scores are equally spread
 
 
 def base_method(name: str, options: "TrainingOptions") -> Method:

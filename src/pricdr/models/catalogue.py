@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from pricdr.models.fitted import FittedModel
 
 Kind = TypeVar("Kind", bound="type[Method]")
-Settings: TypeAlias = Mapping[str, Any]
-"""Names of a method's configuration and of ``TrainingOptions`` in one table, as in a TOML file."""
-MOST: Final = 1_000_000
-"""The largest value of a setting that counts something: layers, epochs, rows of a batch."""
+Settings: TypeAlias = Mapping[str, Any]  # of a method's configuration and its ``TrainingOptions`` in one table
+MOST: Final = 1_000_000  # the largest value of a setting that counts something: layers, epochs, rows of a batch
 
 _OWN: Final[Mapping[str, str]] = {
     "hetero": "pricdr.models.methods.hetero:HeteroCDR",
@@ -62,8 +60,7 @@ METHODS: Final["Registry[Method]"] = Registry(
 )
 """Our methods, and those that installed packages offer (entry points in the group ``pricdr.methods``)."""
 
-FAST: Final[Settings] = {"epochs": 60, "patience": 5, "patience_steps": 40}
-"""Settings for a first look at any method that is trained in epochs."""
+FAST: Final[Settings] = {"epochs": 60, "patience": 5, "patience_steps": 40}  # for a first look at any method
 
 
 def method_class(name: str) -> "type[Method]":

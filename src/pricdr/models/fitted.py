@@ -85,34 +85,26 @@ NOTHING_CHOSEN = Chosen()
 
 
 _MAX_GROUPS: Final = 8
-Vectors: TypeAlias = Any
-"""One row per user or item: a float32 array, or a CSR matrix where rows are mostly zero."""
+Vectors: TypeAlias = Any  # one row per user or item: a float32 array, or a CSR matrix where rows are mostly zero
 
 
 @dataclass(frozen=True, eq=False)
 class HistorySummary:
     """What an exported model keeps of the histories it was trained on."""
 
-    item_counts: Float32Array
-    """How often each item was rated in training."""
-    has_history: npt.NDArray[np.bool_]
-    """Which users rated anything in training."""
+    item_counts: Float32Array  # how often each item was rated in training
+    has_history: npt.NDArray[np.bool_]  # which users rated anything in training
 
 
 @dataclass(frozen=True)
 class ReleaseOrigin:
     """A release that a model was trained with."""
 
-    sha256: str
-    """Of its matrix file."""
-    signed_by: str | None = None
-    """The public key, in base64, that its signature was checked with."""
-    verified: bool | None = field(default=None, compare=False)
-    """Whether it was verified before use; None where that is not recorded."""
-    covers: tuple[int, int] | None = field(default=None, compare=False)
-    """How many of the target's users it covers, and how many there are."""
-    certificate: "Certificate | None" = field(default=None, compare=False)
-    """None where none was kept."""
+    sha256: str  # of its matrix file
+    signed_by: str | None = None  # the public key, in base64, that its signature was checked with
+    verified: bool | None = field(default=None, compare=False)  # before use; None where that is not recorded
+    covers: tuple[int, int] | None = field(default=None, compare=False)  # of the target's users, and of how many
+    certificate: "Certificate | None" = field(default=None, compare=False)  # None where none was kept
 
     @classmethod
     def of(cls, release: "Release", covers: tuple[int, int], *, allow_not_private: bool) -> "ReleaseOrigin":

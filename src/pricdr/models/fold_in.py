@@ -23,12 +23,9 @@ from pricdr.models.training_data import standardised, unshared_ids
 if TYPE_CHECKING:
     from pricdr.release import Release
 
-LEAST_COMMON: Final = 50
-"""Users whom both releases list: fewer say little about how the two are related."""
-LEAST_RELATED: Final = 0.05
-"""The share of the old rows' variance that newer ones must explain, for users who were left out of the regression."""
-_RIDGE: Final = 1.0
-"""λ, beside rows of length 1 on average."""
+LEAST_COMMON: Final = 50  # users whom both releases list: fewer say little about how the two are related
+LEAST_RELATED: Final = 0.05  # of the old rows' variance, explained for users left out of the regression
+_RIDGE: Final = 1.0  # λ, beside rows of length 1 on average
 
 
 class Tower(NamedTuple):
@@ -49,15 +46,11 @@ class Tower(NamedTuple):
 class Encoders:
     """What a two-tower model makes the vectors of its users of."""
 
-    scale: float
-    """The length of a user vector."""
+    scale: float  # the length of a user vector
     history: Tower
-    source: Tower | None
-    """None where no release is used."""
-    rows: Float32Array
-    """The rows of the releases in use, side by side as the source's tower takes them: one per user of the model."""
-    parts: tuple[slice, ...]
-    """The columns of each of those releases."""
+    source: Tower | None  # None where no release is used
+    rows: Float32Array  # of the releases in use, side by side as ``source`` takes them: one per user of the model
+    parts: tuple[slice, ...]  # the columns of each of those releases
 
     def require_fitting(self, items: int, width: int, releases: int) -> None:
         """Refuse arrays that do not fit each other or the model: its items, numbers in a vector, releases in use."""
@@ -114,10 +107,7 @@ def with_ratings(model: FittedModel, more: Ratings) -> FittedModel:
 
 
 def with_release(model: FittedModel, newer: "Release", *, allow_not_private: bool = False) -> FittedModel:
-    """Return the model with a newer release's rows, and with the users whom only that lists.
-
-    It follows the one of the model's releases that it is most related to.
-    """
+    """Return the model with the rows and users of a newer release, which follows its most related one."""
     if _require_encoders(model).source is None:
         raise InputError("the model uses no release, so that none can follow: train it with this one")
     shared = len(set(model.users) & set(newer.users))
@@ -153,12 +143,9 @@ def with_release(model: FittedModel, newer: "Release", *, allow_not_private: boo
 class _Relation(NamedTuple):
     """How the rows of a newer release are related to those of an older one."""
 
-    common: int
-    """Users who have a row in both."""
-    share: float
-    """Of the old rows' variance, explained for users who were left out of the regression."""
-    weights: Float32Array
-    """newer rows · weights ≈ old rows."""
+    common: int  # users who have a row in both
+    share: float  # of the old rows' variance, explained for users who were left out of the regression
+    weights: Float32Array  # newer rows · weights ≈ old rows
 
     @classmethod
     def of(cls, fresh: Float32Array, old: Float32Array) -> "_Relation":

@@ -33,15 +33,12 @@ from pricdr.untrusted import Folder
 if TYPE_CHECKING:
     pass
 
-SCHEMA_VERSION: Final = 6
-"""The only one that is read: 5 had room for one release."""
+SCHEMA_VERSION: Final = 6  # the only one that is read: 5 had room for one release
 _RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
-MAX_RELEASES: Final = 64
-"""Of those that a model was trained with and those that were folded in later."""
+MAX_RELEASES: Final = 64  # of those that a model was trained with and those that were folded in later
 _MAX_RECORD: Final = 1 << 20
-_MAX_HEADER: Final = 1 << 16
-"""Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
+_MAX_HEADER: Final = 1 << 16  # bytes of the header, which names the arrays: about a hundred for each of a dozen
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Record: TypeAlias = dict[str, Any]
@@ -195,10 +192,7 @@ def _require_signed_by(record: Record, folder: Path, public_key: Path) -> None:
 
 
 def certificate_name(number: int) -> str:
-    """Return what the copy of a release's certificate is called, the first one's by no number.
-
-    Not certificate.json: by that name a folder is taken for a release.
-    """
+    """Return what a copy is called: not certificate.json, since by that name a folder is taken for a release."""
     return f"release{'' if number == 1 else f'-{number}'}.certificate.json"
 
 

@@ -33,20 +33,15 @@ from pricdr.randomness import Simulation
 
 Choice = TypeVar("Choice", bound=Hashable)
 
-SIGNIFICANCE: Final = 0.005
-"""The share of worthless releases that pass the evidence test."""
+SIGNIFICANCE: Final = 0.005  # the share of worthless releases that pass the evidence test
 PERMUTATIONS: Final = 199
-_DIRECTIONS: Final = 32
-"""Leading directions of the target's histories. The first few hold what users share; the rest is mostly chance."""
+_DIRECTIONS: Final = 32  # of the target's histories: the first few hold what users share, the rest is mostly chance
 _ITERATIONS: Final = 4
 
-REGULARISATION: Final = 100.0
-"""λ of a linear decoder, beside release rows of length 1, where there is nothing to choose it by."""
-SCALE: Final = 0.4
-"""Standard deviation, over users and items, of what such a decoder adds to the log-odds of popularity."""
+REGULARISATION: Final = 100.0  # λ of a linear decoder, beside release rows of length 1, where nothing chooses it
+SCALE: Final = 0.4  # standard deviation of what such a decoder adds to the log-odds of popularity
 
-FEWEST: Final = 10
-"""Fewer cold users show little: two of them are both served better by chance in one case of four."""
+FEWEST: Final = 10  # fewer cold users show little: two of them are both served better by chance in one case of four
 _STAND_IN_SHARE, _MIN_STAND_INS, _MAX_STAND_INS = 0.2, 30, 1000
 """Of the users with a history and a row, at most a third. They cost little: rows are left out only to choose."""
 
@@ -56,8 +51,7 @@ class Newcomers:
     """Held-out items of users who are scored by their release rows alone."""
 
     held_out: HeldOut
-    stand_ins: BoolArray
-    """A mask over the users: warm newcomers, whose rows must not be fitted to their histories."""
+    stand_ins: BoolArray  # a mask over the users: warm newcomers, whose rows must not be fitted to their histories
 
     def hidden_from(self, data: TrainingData) -> TrainingData:
         """Return the data without the histories of the stand-ins, which makes them cold users."""
@@ -70,25 +64,19 @@ class Newcomers:
 class Gates:
     """Which releases may be used, and for whom: evidence decides the first, newcomers and validation the second."""
 
-    data: TrainingData
-    """With the rows of the releases that are used, and of no others."""
-    used: tuple[int, ...]
-    """The numbers of those releases."""
-    evidence: tuple[float, ...] | None
-    """The p-value of each release's evidence test; None where it was not made."""
-    trust: Trust | None
-    """How far the source is trusted where that is settled by now; None where newcomers and validation must choose."""
-    newcomers: Newcomers | None
-    """None where nothing is left to choose."""
+    data: TrainingData  # with the rows of the releases that are used, and of no others
+    used: tuple[int, ...]  # the numbers of those releases
+    evidence: tuple[float, ...] | None  # the p-value of each release's evidence test; None where it was not made
+    trust: Trust | None  # in the source, if it is settled by now; None where newcomers and validation must choose
+    newcomers: Newcomers | None  # None where nothing is left to choose
 
     @classmethod
     def of(
         cls, data: TrainingData, validation: HeldOut | None, chosen: Chosen, *, seed: int = 0, enabled: bool = True
     ) -> "Gates":
-        """Return what can be said before anything is trained. Ratings in plaintext need not pass the evidence test.
+        """Return what is known before training: plaintext needs no evidence, and an earlier choice settles the trust.
 
-        Without ``validation`` the trust that an earlier training chose is settled. Where the gates are not ``enabled``
-        (for ablations) the source is trusted whatever is known; newcomers still pick an epoch.
+        Where gates are not ``enabled`` (for ablations) a source is always trusted; newcomers still pick an epoch.
         """
         every = tuple(range(len(data.parts)))
         if not enabled:
@@ -127,10 +115,7 @@ class Gates:
 def _best_together(
     data: TrainingData, passed: tuple[int, ...], validation: HeldOut | None, *, seed: int
 ) -> tuple[int, ...]:
-    """Return which of the releases serve newcomers best together: one more at a time, while that is better.
-
-    Each set of releases is judged by a linear decoder of its rows, in closed form.
-    """
+    """Return the releases that serve newcomers best by linear decoders: one more at a time, while that is better."""
     newcomers = select_newcomers(data.only(passed), validation, seed=seed)
     hidden, held_out = newcomers.hidden_from(data), newcomers.held_out
     used: tuple[int, ...] = ()
@@ -181,10 +166,7 @@ def ndcg_of(model: FittedModel, held_out: HeldOut) -> Float64Array:
 
 
 def best_above(ndcg: Mapping[Choice, Float64Array], popular: Float64Array) -> Choice | None:
-    """Return the choice with the best NDCG@10, the first of equals; None where it does not clearly beat popularity.
-
-    Clearly is by more than a standard error, over two users or more: by chance alone the best of several looks better.
-    """
+    """Return the choice with the best NDCG@10, the first of equals; None if not a standard error above popularity."""
     if len(popular) < 2:
         return None
     best = max(ndcg, key=lambda choice: float(ndcg[choice].mean()))
@@ -192,10 +174,7 @@ def best_above(ndcg: Mapping[Choice, Float64Array], popular: Float64Array) -> Ch
 
 
 def p_value(data: TrainingData, *, permutations: int = PERMUTATIONS) -> float:
-    """Return the p-value of "release rows and target histories are unrelated"; 1 if no user has both.
-
-    The permutations are always the same, so that trainings are repeatable.
-    """
+    """Return the p-value of "release rows and histories are unrelated"; the permutations are always the same."""
     source: Any = data.source
     both = data.present & data.warm
     rows = unit_rows(source[both])
@@ -237,10 +216,7 @@ def _leading_directions(ratings: CSR, simulation: Simulation) -> npt.NDArray[np.
 
 
 def select_newcomers(data: TrainingData, validation: HeldOut | None, *, seed: int) -> Newcomers:
-    """Return validation's cold users who have a row, with stand-ins added if they are fewer than ten.
-
-    Without validation all newcomers are stand-ins, and one rating of each is held out.
-    """
+    """Return validation's cold users who have a row, with stand-ins if they are few; without it, stand-ins alone."""
     warm, simulation, everyone = data.warm, Simulation(seed), np.arange(len(data.warm))
     if validation is None:
         stand_ins = _draw_stand_ins(np.flatnonzero(warm & data.present), simulation)

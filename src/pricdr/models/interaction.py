@@ -18,12 +18,9 @@ from pricdr.extras import TRAIN
 if TYPE_CHECKING:
     from torch import Tensor
 
-Layer = tuple[Float32Array, Float32Array]
-"""Weights (out x in) and biases, as torch keeps them."""
-MAX_SCORE: Final = 1e38
-"""Sums up to here fit single precision."""
-_CELLS_ON_GPU: Final = 1 << 27
-"""Numbers in the first layer at once: half a GiB."""
+Layer = tuple[Float32Array, Float32Array]  # weights (out x in) and biases, as torch keeps them
+MAX_SCORE: Final = 1e38  # sums up to here fit single precision
+_CELLS_ON_GPU: Final = 1 << 27  # numbers in the first layer at once: half a GiB
 
 
 @dataclass(frozen=True, eq=False)

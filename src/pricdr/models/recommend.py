@@ -81,10 +81,8 @@ class Recommendations(list[Recommendation]):
         return to_frame(dict(zip(Recommendation._fields, columns, strict=True)), library)
 
 
-_GROUP: Final = 32
-"""Items in a group: the best scores of all groups give a lower bound on the k-th best score."""
-_MAX_CANDIDATES: Final = 8
-"""Average number of candidates per row up to which a later block is not searched row by row."""
+_GROUP: Final = 32  # items in a group: the best scores of all groups give a lower bound on the k-th best score
+_MAX_CANDIDATES: Final = 8  # average number of candidates per row up to which a later block is not searched row by row
 
 
 def top_items(scores: Float32Array, k: int) -> Iterator[npt.NDArray[np.intp]]:
@@ -99,11 +97,7 @@ def top_items(scores: Float32Array, k: int) -> Iterator[npt.NDArray[np.intp]]:
 
 
 class BestItems:
-    """The ``k`` best items of each row so far, while blocks of items are scored from left to right.
-
-    The result is what :func:`top_items` finds in all blocks together, whatever their sizes. A score of −∞ marks an
-    excluded item: a row with fewer than ``k`` other items ends in −∞.
-    """
+    """The ``k`` best items of each row, as :func:`top_items` finds them, block by block; −∞ marks an excluded item."""
 
     def __init__(self, rows: int, k: int) -> None:
         self.items: IntArray = np.full((rows, k), -1, dtype=np.int64)
@@ -150,19 +144,13 @@ def _lower_bounds(scores: Float32Array, k: int) -> Float32Array:
     return np.partition(best, groups - k, axis=1)[:, groups - k]
 
 
-SCORES_AT_ONCE: Final = 1 << 23
-"""Scores held at once: 32 MB."""
-_ITEMS_AT_ONCE: Final = 1 << 13
-"""With many items a block then has a thousand users: products of few rows are bound by memory."""
-ROWS_IN_A_PART: Final = 1 << 18
-"""Recommendations in a part of the users, which is computed on its own, and written as one file."""
+SCORES_AT_ONCE: Final = 1 << 23  # scores held at once: 32 MB
+_ITEMS_AT_ONCE: Final = 1 << 13  # a block then has a thousand users: products of few rows are bound by memory
+ROWS_IN_A_PART: Final = 1 << 18  # a part of the users is computed on its own, and written as one file
 BASES: Final = tuple(Basis)
-_BYTES_PER_ID: Final = 72
-"""A short text and the reference to it."""
-_PROGRAM: Final = 100 << 20
-"""Python and the libraries, before there is any data."""
-_BYTES_PER_ROW: Final = 240
-"""Of a part: its columns, and a second copy while they are encoded."""
+_BYTES_PER_ID: Final = 72  # a short text and the reference to it
+_PROGRAM: Final = 100 << 20  # Python and the libraries, before there is any data
+_BYTES_PER_ROW: Final = 240  # of a part: its columns, and a second copy while they are encoded
 
 
 class Recommender:

@@ -22,8 +22,7 @@ from pricdr.models.recommend import Recommender, WrittenRecommendations
 from pricdr.progress import Progress, silent
 
 SUFFIXES: Final = (".parquet", ".csv")
-_RUN: Final = "run"
-"""Names the run that wrote the parts, by a fingerprint of everything they follow from."""
+_RUN: Final = "run"  # names the run that wrote the parts, by a fingerprint of everything they follow from
 _START_OVER: Final = "recommend without resuming, which starts afresh"
 
 

@@ -31,19 +31,16 @@ def unshared_ids(target_users: Sequence[str], release_users: Sequence[str]) -> s
 NARROW: Final = 32
 """The most numbers per row of a narrow release. They are few because each was chosen: none is left out, reconstructed
 or aligned, which is what a wide release of poor numbers needs against overfitting."""
-_LONGEST: Final = 10.0
-"""In median lengths: a longer release row is shortened to this, so that a few cannot flatten all others."""
+_LONGEST: Final = 10.0  # in median lengths: longer release rows are shortened, so that a few cannot flatten the others
 
-_SQUARES_FIT: Final = 1e15
-"""Up to here sums of squares fit single precision; the scale of a release is taken out anyway."""
+_SQUARES_FIT: Final = 1e15  # in single precision up to here; the scale of a release is taken out anyway
 
 
 class Part(NamedTuple):
     """One source's part of the rows: that of a release, or all of the plaintext ratings."""
 
     columns: slice
-    present: BoolArray
-    """Which users have a row of it."""
+    present: BoolArray  # which users have a row of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,20 +48,13 @@ class TrainingData:
     """Target ratings and rows of the sources for the same users: the target's first, then the releases' others."""
 
     target: Ratings
-    source: Float32Array | CSR | None
-    """The releases' rows side by side (dense), the plaintext ratings (sparse), or nothing; zero where there is none."""
-    parts: tuple[Part, ...] = ()
-    """Of ``source``: one for each release."""
-    others: Ids = ()
-    """The users of the releases whom the target does not have."""
+    source: Float32Array | CSR | None  # rows of releases (dense) or ratings (sparse); zero where there is none
+    parts: tuple[Part, ...] = ()  # of ``source``: one for each release
+    others: Ids = ()  # the users of the releases whom the target does not have
 
     @classmethod
     def of(cls, target: Ratings, *releases: "Release") -> "TrainingData":
-        """Return the target's ratings beside the rows of releases, if any.
-
-        Rows of each release are centred, and scaled to norm 1 on average; one that is far longer than the others is
-        shortened.
-        """
+        """Return the target's ratings beside the rows of releases, if any; each release's are standardised."""
         at = {user: position for position, user in enumerate(target.users)}
         for release in releases:
             if not any(user in at for user in release.users):
@@ -174,10 +164,7 @@ class TrainingData:
 
 
 def unit_rows(rows: Float32Array) -> Float32Array:
-    """Return each row at length 1, and rows of zeros as they are.
-
-    The length of a release row is mostly how much its user rated; what the user likes is in its direction.
-    """
+    """Return rows at length 1, or 0: their length is mostly how much users rated, their direction is what they like."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0), dtype=np.float32)
 

@@ -43,8 +43,7 @@ _BASES: Final[Mapping[str, str]] = {
 class ModelCard:
     """Everything about a model for a product team and a privacy officer."""
 
-    name: str
-    """Of its folder."""
+    name: str  # of its folder
     model: FittedModel
     evaluation: Evaluation | None = None
     """The output of ``pricdr evaluate --json`` for it, or for a model trained the same way on a split."""

@@ -11,10 +11,8 @@ from pricdr.evaluation.verdict import Training, Verdict
 from pricdr.experiments.records import Count, Flag, Number, Text, read_json
 
 MAX_BYTES: Final = 1 << 24
-_LARGEST: Final = 1e9
-"""Larger than any metric can be."""
-_SHOWN: Final = 5
-"""The most models that an error names."""
+_LARGEST: Final = 1e9  # larger than any metric can be
+_SHOWN: Final = 5  # the most models that an error names
 
 RankingName: TypeAlias = Literal["sampled", "full"]
 
@@ -134,10 +132,9 @@ class Evaluation(_Open):
         return self.trainings[model].method if model in self.trainings else None
 
     def model_of(self, folder: str, training: Training | None) -> str:
-        """Return the measured model that is the one in a folder, or that represents it.
+        """Return the measured model of a folder's name, or the only one with the same method, and a release or not.
 
-        It has the name of the folder, or it is the only one with the same method, and with a release if this one has
-        one: a model that was trained on all ratings cannot be measured, so one trained on a split represents it.
+        One that was trained on all ratings cannot be measured, so one that was trained on a split represents it.
         """
         known = {name: Training(one.method, one.with_release) for name, one in self.trainings.items()}
         fitting = [name for name in self.models if training is None or known.get(name, training) == training]

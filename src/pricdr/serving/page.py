@@ -34,8 +34,7 @@ from pricdr.serving.worker import Worker
 DEFAULT_K: Final = 10
 _ERROR_TITLES: Final = {401: "A key is required", 403: "This key has no access", 503: "The server is busy"}
 _FORM: Final = "application/x-www-form-urlencoded"
-_FORM_BYTES: Final = 16 << 10
-"""The longest id takes 12,000: four bytes a character, each percent-encoded as three."""
+_FORM_BYTES: Final = 16 << 10  # the longest id takes 12,000: four bytes a character, each percent-encoded as three
 _FORM_FIELDS: Final = 8
 _NO_FRONTIER: Final[Content] = (
     "The frontier shows what users gain at which ε, to help choose a budget before it is spent. It is measured on data "
@@ -60,11 +59,7 @@ class UserForm:
 def router(
     models: Sequence[WatchedModel], worker: Worker, *, evaluation: Path | None = None, frontier: Path | None = None
 ) -> APIRouter:
-    """Return the routes of the page, about the first of the models; the others are for comparison.
-
-    Raises:
-        InputError: the evaluation or the frontier cannot be read, or is of another model.
-    """
+    """Return the routes of the page, about the first model; refuse an evaluation or frontier that is of another one."""
     measured = None if evaluation is None else read_evaluation(evaluation)
     frontier_blocks = _read_frontier(frontier)
     routes = APIRouter(include_in_schema=False)
@@ -196,10 +191,7 @@ def _promise(release: CardRelease) -> tuple[list[Block | str], list[Section]]:
 
 
 def _read_frontier(path: Path | None) -> tuple[Content, Sequence[Section]]:
-    """Return the results in a file; others in its folder are used for what a release has to beat.
-
-    ``pricdr.report`` has more dependencies than a server needs, so it is imported only here.
-    """
+    """Return the results in a file, with those beside it that a release has to beat; imports what no server needs."""
     if path is None:
         return _NO_FRONTIER, []
     REPORT.require()

@@ -21,8 +21,7 @@ from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, ra
 
 _FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", *map(certificate_name, range(1, 65)))
 """The files of a model folder; the last exist only if the model was trained with releases."""
-MAX_K: Final = 1000
-"""The most items in one answer."""
+MAX_K: Final = 1000  # the most items in one answer
 
 
 class ItemsQuery(NamedTuple):
@@ -55,10 +54,7 @@ class Answer:
 
 
 class Snapshot:
-    """One loaded model with all that answers need: positions of ids, a search, the most popular items. Never changes.
-
-    With ``exact``, all items are scored, however many there are; otherwise more than a million items get an index.
-    """
+    """One loaded model with all that answers need. Unless ``exact``, an index finds among more than a million items."""
 
     def __init__(
         self, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model"), exact: bool = True
@@ -77,13 +73,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, folder: Path, *, public_key: Path | None = None, exact: bool = True) -> "Snapshot":
-        """Return the model in ``folder`` or in what it links to, fully checked and warmed up.
-
-        If ``public_key`` is given, a model trained on a release is refused unless that key signed it.
-
-        Raises:
-            InputError: it is not a model, or it cannot answer queries.
-        """
+        """Return the model in ``folder``, checked and warmed up; see :meth:`FittedModel.load` for what is refused."""
         signature = _signature(folder)
         model, fingerprint = FittedModel.load(folder, public_key=public_key), _fingerprint(folder)
         if _signature(folder) != signature:
@@ -147,10 +137,8 @@ class WatchedModel:
     ) -> None:
         self._folder, self._load, self._report = folder, load, report
         self._loaded_signature = self._last_signature = _signature(folder)
-        self.problem: str | None = None
-        """Why the newest folder was refused; None if it was not."""
-        self.snapshot = load(folder)
-        """What to answer a request from, to be asked for once in each request."""
+        self.problem: str | None = None  # why the newest folder was refused; None if it was not
+        self.snapshot = load(folder)  # what to answer a request from, to be asked for once in each request
 
     def reload_if_changed(self) -> None:
         """Load the folder if it has changed and is no longer being written."""

@@ -39,12 +39,9 @@ class RunState:
     """The state of a run after some epochs."""
 
     epoch: int
-    stale: int
-    """Epochs since the best one."""
-    metric: float
-    """The best metric so far."""
-    best: Weights
-    """The weights of the best epoch."""
+    stale: int  # epochs since the best one
+    metric: float  # the best metric so far
+    best: Weights  # the weights of the best epoch
 
     @property
     def best_epoch(self) -> int:
@@ -140,18 +137,12 @@ class Checkpoint:
 class Checkpoints:
     """Where the networks of a training are kept: while it runs, and finished, for other trainings."""
 
-    running: Path | None = None
-    """The common beginning of the paths of files for single networks; those of another training are refused."""
-    finished: Path | None = None
-    """A folder of finished networks; a training whose network is there has nothing left to do."""
-    shared: Collection[str] | None = None
-    """The names of the networks that are kept there; None for all of them."""
-    earlier: Collection[Path] = ()
-    """Folders of finished networks of other runs, to start from."""
-    required: str | None = None
-    """If given, a shared network must be found in one of those; errors use it as the name of the place."""
-    reused: list[Path] = field(default_factory=list)
-    """The files of other runs that were used."""
+    running: Path | None = None  # where the paths of files for single networks begin
+    finished: Path | None = None  # a folder; a training whose network is there has nothing left to do
+    shared: Collection[str] | None = None  # the names of the networks that are kept there; None for all of them
+    earlier: Collection[Path] = ()  # folders of finished networks of other runs, to start from
+    required: str | None = None  # where a shared network must be found, as errors call that place
+    reused: list[Path] = field(default_factory=list)  # the files of other runs that were used
 
     def open(self, label: str, fingerprint: str) -> Checkpoint:
         """Return the checkpoint of the network called ``label`` (a few words) in this training."""

@@ -59,11 +59,7 @@ class TrainingOptions:
             raise ParameterError(f"device must be auto, cpu, mps, cuda or cuda:N, got {self.device[:40]!r}")
 
     def torch_device(self) -> torch.device:
-        """Return the torch device, with ``auto`` resolved.
-
-        Raises:
-            ParameterError: This machine does not have it.
-        """
+        """Return the torch device, with ``auto`` resolved; refuse one that this machine does not have."""
         if self.device.startswith("cuda"):
             number = int(self.device.partition(":")[2] or 0)
             if not torch.cuda.is_available() or number >= torch.cuda.device_count():
@@ -74,8 +70,7 @@ class TrainingOptions:
         return torch.device(name)
 
 
-ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""Maps users (b,) and items (b, c) to scores (b, c)."""
+ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # maps users (b,) and items (b, c) to scores (b, c)
 
 _REMEDY: Final = "try a lower learning rate"
 _USERS_AT_ONCE: Final = 1024
@@ -121,11 +116,8 @@ def train_network(
 ) -> RunState:
     """Train a network in place, leave it with the weights of its best epoch, and say how the run ended.
 
-    The NDCG@10 of its scorer on validation picks that epoch. Without validation it is the last one: that of ``epochs``,
-    by the name the network has in the log, if an earlier training chose it, or else as many as the options allow.
-
-    The randomness of an epoch depends only on the seed and the number of the epoch. So a run that is killed and resumed
-    from its checkpoint sees the same batches and the same dropout, and ends with the same network.
+    NDCG@10 on validation picks that epoch. Without, it is the one that ``epochs`` names, or the last of the options.
+    An epoch's randomness depends on its number and the seed alone, so a resumed run ends with the same network.
     """
     network, examples = run.network, run.examples
     if not len(examples):

@@ -16,8 +16,7 @@ class Bags(NamedTuple):
     columns: Tensor
     offsets: Tensor
     weights: Tensor
-    row_of: Tensor
-    """The batch row each entry belongs to."""
+    row_of: Tensor  # the batch row each entry belongs to
 
     def keep(self, chance: float) -> "Bags":
         """Return the batch with each entry kept with probability ``chance``, scaled to keep expected sums the same."""
@@ -40,10 +39,7 @@ class Bags(NamedTuple):
 
 
 class SparseRows:
-    """The rows of a matrix, each scaled by 1/√(number of entries), so that long and short rows have equal weight.
-
-    With ``scaled=False`` every entry weighs 1, as in the published methods.
-    """
+    """Rows of a matrix, scaled by 1/√(entries), so that long and short ones weigh the same; 1 if not ``scaled``."""
 
     def __init__(self, matrix: CSR, device: torch.device, *, scaled: bool = True) -> None:
         counts = np.diff(matrix.indptr)
@@ -73,33 +69,25 @@ class SparseRows:
         return torch.bincount(self._columns.cpu(), minlength=self.shape[1]).float()
 
 
-LISTED: Final = 1_000_000
-"""Up to this many items, the unrated ones are listed and drawn from. Beyond it, nothing of the size of the catalogue is
-built in a step."""
+LISTED: Final = 1_000_000  # items whose unrated ones are listed; beyond it, no step builds anything of that size
 
-_SLOTS_PER_RATING: Final = 32
-"""Size of the lookup table that rules out unrated pairs: about one in 32 of them is searched for needlessly."""
-_ROUNDS: Final = 8
-"""How often draws that hit a rated item are repeated; the few that remain are negligible and harmless."""
+_SLOTS_PER_RATING: Final = 32  # of a lookup table: about one unrated pair in 32 is then searched for needlessly
+_ROUNDS: Final = 8  # of draws anew for rated items; the few that remain are negligible and harmless
 
 
 class ItemSample(NamedTuple):
     """The items of one training step, with their labels for a batch of users."""
 
-    items: Tensor
-    """Positions of the items."""
-    labels: Tensor
-    """One row per user, one column per item: 1 where the user rated it, 0 elsewhere."""
-    weights: Tensor
-    """How many items each one stands for."""
+    items: Tensor  # positions of the items
+    labels: Tensor  # one row per user, one column per item: 1 where the user rated it, 0 elsewhere
+    weights: Tensor  # how many items each one stands for
 
 
 def sample_items(rated: Bags, n_items: int, others: int) -> ItemSample:
     """Return every item the batch rated, with weight 1, and ``others`` more that stand for all the rest.
 
-    The others are drawn uniformly without replacement, so the expected weighted sum over the sample is the sum over all
-    items: what training on every item would minimise, at a fraction of the work. The variance is small, since popular
-    items, which carry most of the loss, are nearly always among those the batch rated.
+    Drawn uniformly without replacement, they make the expected sum that of all items, at a fraction of the work. It
+    varies little, since popular items, which carry most of the loss, are nearly always among the rated ones.
     """
     device = rated.columns.device
     rated_items, label_columns = torch.unique(rated.columns, return_inverse=True)
@@ -127,10 +115,7 @@ def _draw_others(rated_items: Tensor, n_items: int, count: int) -> Tensor:
 
 
 class Negatives:
-    """Uniform draws among the items a user has not rated in training.
-
-    Held-out items count as unrated: leaving them out would reveal to the model which they are.
-    """
+    """Uniform draws of items not rated in training: held-out ones too, or the model would learn which those are."""
 
     def __init__(self, ratings: CSR, device: torch.device) -> None:
         n_users, self._n_items = ratings.shape

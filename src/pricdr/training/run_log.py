@@ -17,8 +17,7 @@ from pricdr.training.checkpoints import Checkpoints
 
 Batch = TypeVar("Batch")
 
-_REPORT_INTERVAL: Final = 0.1
-"""Seconds between two reports inside an epoch: with small batches, reporting would take most of the time."""
+_REPORT_INTERVAL: Final = 0.1  # seconds between reports inside an epoch, which would take most of the time
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,7 @@ class Epoch:
 
     epoch: int
     loss: float
-    metric: float | None
-    """The validation metric; None where there is no validation."""
+    metric: float | None  # the validation metric; None where there is no validation
     seconds: float
 
 
@@ -71,10 +69,7 @@ class RunLog:
             yield replace(self, progress=report)
 
     def batches(self, batches: Sequence[Batch], epoch: int, last_epoch: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch (counted from 0), and report progress now and then.
-
-        A report reads nothing from the device: reading a loss would stall a GPU.
-        """
+        """Yield an epoch's batches and report now and then, reading nothing from the device: that would stall a GPU."""
         for number, batch in enumerate(batches):
             now = time.monotonic()
             # The very first batch reports that training has started; later epochs start right after a ``record``.

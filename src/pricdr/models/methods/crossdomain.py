@@ -25,15 +25,13 @@ from pricdr.training.loop import ScorePairs, TrainingOptions
 from pricdr.training.losses import cross_entropy_per_user
 from pricdr.training.rows import Bags, Negatives, SparseRows
 
-Layers: TypeAlias = tuple[tuple[Tensor, Tensor], ...]
-"""Weights and biases."""
+Layers: TypeAlias = tuple[tuple[Tensor, Tensor], ...]  # weights and biases
 
 
 class _RivalRun(NetworkRun):
     """A training on what each user rated in the source, ``rows_a``, and in the target, ``rows_b``."""
 
-    of_unknown: ClassVar[float] = 0.0
-    """What stands in the vectors of users without any rating."""
+    of_unknown: ClassVar[float] = 0.0  # what stands in the vectors of users without any rating
 
     def prepare(self) -> None:
         both: tuple[Any, CSR] = (self.data.source, self.data.ratings)
@@ -84,10 +82,7 @@ class _Examples(SparseRows):
 
 
 class _PairedRun(_RivalRun):
-    """A training on every rating of a batch of users in both domains, beside drawn negatives.
-
-    The vectors of users are what they add to the first layer.
-    """
+    """A training on all ratings of a batch of users, beside drawn negatives. User vectors add to the first layer."""
 
     target: Any
     # A ReLU follows, so every unit is off.
@@ -438,10 +433,7 @@ def reversed_gradient(vectors: Tensor, strength: float) -> Tensor:
 
 
 class Adversary(nn.Sequential):
-    """A small network whose logit says how likely a vector is of the first set.
-
-    Sigmoids, as DARec has them: with ReLUs the game does not settle, and an adversary whose units died looks beaten.
-    """
+    """Says how likely a vector is of the first set. With ReLUs for its sigmoids the game does not settle: units die."""
 
     def __init__(self, width: int, hidden: tuple[int, ...], dropout: float) -> None:
         parts: list[nn.Module] = []

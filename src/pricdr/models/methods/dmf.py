@@ -40,10 +40,7 @@ many steps, six epochs without a gain say as much as twenty did, in half the tim
 
 
 class TargetNetwork(nn.Module, ABC):
-    """The target's network: it maps a user's history to a vector, and that vector to scores of all items.
-
-    The subclasses differ in where item vectors come from, and how user vectors are compared with them.
-    """
+    """Maps a user's history to a vector, and that to scores of all items, whose vectors differ between subclasses."""
 
     def __init__(self, shape: tuple[int, int], config: TargetStageConfig, popularity: Tensor) -> None:
         super().__init__()
@@ -60,10 +57,7 @@ class TargetNetwork(nn.Module, ABC):
 
 
 class TwoTowers(TargetNetwork):
-    """DMF: a tower for items too, cosines, and a learnt logit scale.
-
-    A bare cosine as a logit confines probabilities to 0.27 … 0.73; the scale and an item bias lift that limit.
-    """
+    """DMF: a tower for items too, and cosines with a learnt scale: bare ones confine probabilities to 0.27 … 0.73."""
 
     def __init__(self, shape: tuple[int, int], config: TargetStageConfig, popularity: Tensor) -> None:
         super().__init__(shape, config, popularity)
@@ -82,11 +76,9 @@ class TwoTowers(TargetNetwork):
 class TargetPass(NamedTuple):
     """What the target's network computes for a batch of users in training."""
 
-    histories: Tensor
-    """Vectors of the users, each from a random part of the user's history."""
+    histories: Tensor  # vectors of the users, each from a random part of the user's history
     sample: ItemSample
-    items: Tensor
-    """Vectors of the sampled items, each from a random part of the item's column."""
+    items: Tensor  # vectors of the sampled items, each from a random part of the item's column
     loss: Tensor
 
 

@@ -160,8 +160,7 @@ class _NeuMFRun(_RatingRun):
         self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(sizes)])
         self.dropout = nn.Dropout(config.dropout)
         self.product_output = nn.Parameter(torch.ones(product))
-        self.mlp_output = nn.Linear(sizes[-1], 1)
-        """Its bias is the c of the whole."""
+        self.mlp_output = nn.Linear(sizes[-1], 1)  # its bias is the c of the whole
 
     def logits(self, products: Tensor, sums: Tensor) -> Tensor:
         """Return the scores, from p_u ∘ q_i and from the sum of the two parts."""

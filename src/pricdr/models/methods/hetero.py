@@ -33,14 +33,10 @@ from pricdr.training.losses import alignment, mean_cross_entropy, pair_scores
 from pricdr.training.rows import Bags, ItemSample, SparseRows, sample_items
 from pricdr.training.run_log import RunLog
 
-TARGET_METHOD: Final = "dmf"
-"""What the target's network is by itself."""
-TARGET_NETWORK, SOURCE_NETWORK, JOINT_NETWORK = "target", "source", "joint"
-"""The names of the two networks, and of both in one training, in logs, progress bars and chosen epochs."""
-LEVELS: Final = (1.0, 0.75, 0.5, 0.25, 0.0)
-"""The levels of trust to choose from: the larger of two that are equally good."""
-_HISTORY_OR_SOURCE: Final = Trust(warm=0.0, cold=1.0)
-"""How validation scores in a joint training: by history alone or by source row alone, as the two losses fit them."""
+TARGET_METHOD: Final = "dmf"  # what the target's network is by itself
+TARGET_NETWORK, SOURCE_NETWORK, JOINT_NETWORK = "target", "source", "joint"  # in logs, progress bars, chosen epochs
+LEVELS: Final = (1.0, 0.75, 0.5, 0.25, 0.0)  # of trust to choose from: the larger of two that are equally good
+_HISTORY_OR_SOURCE: Final = Trust(warm=0.0, cold=1.0)  # in a joint training, as the two losses fit them
 
 
 class AutoEncoder(TargetNetwork):
@@ -90,11 +86,8 @@ class SourceStageConfig(TargetStageConfig):
 class SourceStage:
     """Fits source rows to the item vectors of a finished target stage, whose network is frozen by now.
 
-    So a worthless release costs nothing: where validation finds no use for it, the result is the model of the target
-    stage, number for number.
-
-    total = regression + ρ · reconstruction + α · alignment, each per user, so that the weights do not depend on the
-    batch size.
+    A worthless release then costs nothing: the result is the target stage's model, number for number. The loss is
+    regression + ρ · reconstruction + α · alignment, each per user, so that weights do not depend on the batch size.
     """
 
     def __init__(
@@ -178,10 +171,7 @@ class SourceStage:
         return lambda users, items: pair_scores(user_vectors, self.item_vectors, bias, users, items)
 
     def choose_trust(self, validation: HeldOut | None, newcomers: Newcomers) -> Trust:
-        """Return how far to trust a source that was not refused, as far as held-out items show a gain.
-
-        Newcomers decide it for cold users, and validation for warm users; without validation that is 0.
-        """
+        """Return the trust as far as newcomers show a gain for cold users, and validation (none: 0) for warm ones."""
         warm = 0.0
         if validation is not None:
             of_warm = validation.only(self.warm.cpu().numpy()[validation.users])

@@ -49,8 +49,7 @@ class Popularity(TargetMethod):
         return data.model(self.name, users, items, item_counts(data.ratings).astype(np.float32)), chosen
 
 
-CELLS: Final = 1 << 22
-"""Similarities held at once, however many items there are."""
+CELLS: Final = 1 << 22  # similarities held at once, however many items there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,34 +126,24 @@ class ItemKNN(TargetMethod):
 # With all directions this is EASE itself. A direction counts by its shrink, which is small where s² is far below λ:
 # what is left out is what EASE would have shrunk away. Time and memory grow with the ratings times the rank.
 
-Square: TypeAlias = npt.NDArray[np.float64]
-"""In Fortran order, so that a block of columns is one piece of memory."""
-Matrix: TypeAlias = Any
-"""A part of X, sparse (the target, a plaintext source) or dense (a release): both multiply and slice alike."""
-Solver: TypeAlias = Callable[[list[Matrix], float], tuple[Vectors, Vectors]]
-"""Makes vectors of users and of the target's items from the parts of X and λ."""
+Square: TypeAlias = npt.NDArray[np.float64]  # in Fortran order, so that a block of columns is one piece of memory
+Matrix: TypeAlias = Any  # a part of X, sparse (ratings) or dense (a release): both multiply and slice alike
+Solver: TypeAlias = Callable[[list[Matrix], float], tuple[Vectors, Vectors]]  # of the parts of X, by λ
 
-BLOCK: Final = 1024
-"""Rows or columns per block: a block of the square matrix fits the processor's caches."""
-MAX_INVERTED: Final = 20_000
-"""Rows of the largest matrix that is inverted: 3.2 GB, and some minutes on two cores. Above it EASE is of low rank."""
-RANK: Final = 1000
-"""Directions of EASE of low rank: on Amazon Music its NDCG@10 was that of EASE itself to three digits."""
-MIN_REGULARISATION: Final = 1e-9
-"""The least λ, relative to the most rated column or the longest row: below it rounding errors decide the result."""
-_ROUNDS: Final = 4
-"""Multiplications by X and back: after so many the leading directions stand still to three digits."""
-_MORE: Final = 1.1
-"""Directions carried along, relative to those wanted: the last ones converge slowly."""
+BLOCK: Final = 1024  # rows or columns per block: a block of the square matrix fits the processor's caches
+MAX_INVERTED: Final = 20_000  # rows of a matrix: 3.2 GB, and some minutes on two cores. Above it EASE is of low rank
+RANK: Final = 1000  # directions: on Amazon Music its NDCG@10 was that of EASE itself to three digits
+MIN_REGULARISATION: Final = 1e-9  # of the largest diagonal value: below it rounding errors decide the result
+_ROUNDS: Final = 4  # multiplications by X and back: after so many the leading directions stand still to three digits
+_MORE: Final = 1.1  # directions carried along, relative to those wanted: the last ones converge slowly
 
 
 def solve_ease(
     method: str, data: TrainingData, *, regularisation: float, weight: float = 1.0, solve: Solver | None = None
 ) -> FittedModel:
-    """Return EASE on [target | weight · source], scoring the target's items; every rating counts as 1.
+    """Return EASE on [target | weight · source]; every rating counts as 1, and all that a user has is scored by.
 
-    A user with a row of the source is scored by it too, history or not; a user without any data gets what is popular.
-    ``primal`` and ``dual`` give the same scores, ``low_rank`` nearly so.
+    A user without any data gets what is popular. Both inversions give the same scores, ``low_rank`` nearly so.
     """
     (n_users, n_items), source = data.ratings.shape, data.source
     columns = n_items + (0 if source is None else source.shape[1])
@@ -283,10 +272,7 @@ def low_rank(parts: list[Matrix], regularisation: float) -> tuple[Vectors, Vecto
 
 
 def _leading_directions(parts: list[Matrix]) -> tuple[Float32Array, Float64Array]:
-    """Return the leading right singular vectors, one a column, and the squares of their singular values.
-
-    By powers of the matrix on random directions (Halko, Martinsson and Tropp, SIAM Review 2011), always the same ones.
-    """
+    """Return leading right singular vectors by powers (Halko et al., SIAM Review 2011), and their values' squares."""
     columns = sum(part.shape[1] for part in parts)
     shape = columns, _carried(parts[0].shape[0], columns)
     directions = Simulation(0).generator("EASE directions").standard_normal(shape, dtype=np.float32)
@@ -490,22 +476,20 @@ class RidgeRelease(ReleaseMethod):
 class BesideRidge(NamedTuple):
     """What ``ridge-release`` makes of the same release as a model, for users of one kind; figures are NDCG@10."""
 
-    stratum: str
-    """``warm`` (with ratings to train on) or ``cold``."""
+    stratum: str  # ``warm`` (with ratings to train on) or ``cold``
     users: int
     model: float
     ridge: float
-    ridge_helps: Verdict
-    """Whether ridge is better than the model: HELPS says that the model leaves unused what the release holds."""
+    ridge_helps: Verdict  # HELPS says that the model leaves unused what the release holds
 
 
 def compare_with_ridge(
     model: FittedModel, target: Ratings, release: "Release | Sequence[Release]", validation: HeldOut
 ) -> tuple[BesideRidge, ...]:
-    """Compare a model trained with a release with the linear decoder of its rows, on the items both were chosen by.
+    """Compare a model with the linear decoder of its releases' rows, on the items that both were chosen by.
 
-    A network that was trained badly can hide what a release holds, and a closed form of a few seconds shows it: look
-    here before a release is thrown away. Kinds of users of whom validation has none are left out.
+    A badly trained network can hide what a release holds: look here before one is thrown away. Kinds of users of whom
+    validation has none are left out.
     """
     ridge = RidgeRelease().fit(target, release, validation=validation, allow_not_private=True)
     warm = np.diff(target.matrix.indptr)[validation.users] > 0

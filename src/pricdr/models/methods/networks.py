@@ -19,17 +19,14 @@ from pricdr.training.loop import TrainableNetwork, TrainingOptions, arrays_ident
 from pricdr.training.rows import Bags
 from pricdr.training.run_log import RunLog
 
-_AT_ONCE: Final = 4096
-"""Users or items per block, where all of them go through a tower."""
-_CHANCES = 2**16
-"""Chances are rounded to so many parts when units are left out on a processor."""
+_AT_ONCE: Final = 4096  # users or items per block, where all of them go through a tower
+_CHANCES = 2**16  # chances are rounded to so many parts when units are left out on a processor
 
 
 class Dropout(nn.Module):
-    """Leave out a share of the units in training, as ``nn.Dropout`` does, at a third of its time on a processor.
+    """``nn.Dropout`` at a third of its time on a processor.
 
-    torch draws a whole random number for each unit there, one unit at a time, which took longer than all the matrix
-    products of a step. One draw of 64 bits is enough for four units.
+    torch draws a number for each unit there, which took longer than all matrix products; 64 bits do for four units.
     """
 
     def __init__(self, share: float) -> None:

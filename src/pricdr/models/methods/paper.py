@@ -29,10 +29,8 @@ from pricdr.training.losses import alignment, normalised_cross_entropy
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
 
-_PER_SCORE: Final = 9
-"""Numbers in memory per score of a batch: its label, the intermediate values of the loss, and the gradients."""
-_PER_UNIT: Final = 4
-"""Numbers in memory per hidden unit of each item."""
+_PER_SCORE: Final = 9  # numbers in memory per score of a batch: label, values within the loss, gradients
+_PER_UNIT: Final = 4  # numbers in memory per hidden unit of each item
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,10 +155,7 @@ class PaperCDR(NetworkMethod, ReleaseMethod):
 
 
 def _popular_for_unserved(model: FittedModel, trust: Trust) -> FittedModel:
-    """Return the model with popular items for users who have neither a history nor a trusted row.
-
-    Cosines leave no room for a bias, so popularity becomes an extra dimension, which is 0 for all other users.
-    """
+    """Return the model with popular items, as an extra dimension, for users without history and trusted row."""
     warm = np.diff(model.seen.indptr) > 0
     used = model.in_release & np.where(warm, trust.warm > 0, trust.cold > 0)[:, None]
     served = (warm | used.any(axis=1)).astype(np.float32)[:, None]

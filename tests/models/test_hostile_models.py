@@ -10,9 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pricdr.errors import InputError, VerificationError
-from pricdr.models.fitted import FittedModel, ReleaseOrigin
+from pricdr.models.fitted import Chosen, FittedModel, ReleaseOrigin, Trust
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.methods.factorisation import BPR, BPRConfig, NeuMF, NeuMFConfig
+from pricdr.models.methods.hetero import HeteroCDR, SourceStageConfig
 from pricdr.models.methods.linear import EASE, ItemKNN
 from pricdr.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import Planted
@@ -31,6 +32,9 @@ def fitted():
         "ease": EASE().fit(target),
         "bpr": BPR(config=BPRConfig(width=4), options=QUICK).fit(target),
         "neumf": NeuMF(config=NeuMFConfig(product_width=4, width=8), options=QUICK).fit(target),
+        "towers": HeteroCDR(config=SourceStageConfig(hidden=5, width=4, base="dmf"), options=QUICK).fit(
+            target, Planted.pair().release, chosen=Chosen(epochs={"target": 1, "source": 1}, trust=Trust(0.5, 1.0))
+        ),
     }
 
 
@@ -72,6 +76,10 @@ def longer(name, value):
 
 def shorter(name, kept=-1):
     return lambda arrays: arrays.update({name: arrays[name][:kept]})
+
+
+def put_wider(name, axis):
+    return lambda arrays: arrays.update({name: np.concatenate([arrays[name]] * 3, axis=axis)})
 
 
 def swapped(name, left, right):
@@ -155,6 +163,30 @@ ARRAYS = {
         "itemknn",
         both(put("user_vectors/data", 0, 1e30), put("item_vectors/data", 0, 1e30)),
         "scores",
+    ),
+    "a tower of other items": ("towers", shorter("encoders/history/first"), "the history tower of a model does not"),
+    "a tower that is narrower inside": ("towers", shorter("encoders/source/first_bias"), "the source tower of a model"),
+    "a tower that is wider than vectors": (
+        "towers",
+        both(put_wider("encoders/history/last", 1), put_wider("encoders/history/bias", 0)),
+        "the history tower of a model",
+    ),
+    "a tower with infinity in it": ("towers", put("encoders/history/last", (0, 0), np.inf), "finite numbers"),
+    "a length that is no number": ("towers", put("encoders/scale", 0, np.nan), "finite numbers"),
+    "two lengths": ("towers", longer("encoders/scale", 1), "scale"),
+    "a tower without its end": ("towers", lambda arrays: arrays.pop("encoders/history/bias"), "encoders/history/bias"),
+    "no tower for histories": (
+        "towers",
+        lambda arrays: [arrays.pop(name) for name in list(arrays) if name.startswith("encoders/history/")],
+        "encoders/history/first",
+    ),
+    "rows of release that nobody has": ("towers", shorter("encoders/rows"), "do not fit"),
+    "widths of rows that lie": ("towers", put("encoders/widths", 0, 7), "do not fit"),
+    "widths below zero": ("towers", put("encoders/widths", 0, -8), "one number of columns for each release"),
+    "widths that wrap round": (
+        "towers",
+        both(put("encoders/widths", 0, FAR), longer("encoders/widths", FAR)),
+        "one number of columns for each release",
     ),
     "layers that overflow": (
         "neumf",

@@ -392,7 +392,9 @@ def _unpack_interaction(arrays: _Arrays) -> Interaction | None:
 def _unpack_encoders(arrays: _Arrays) -> Encoders | None:
     if "encoders/rows" not in arrays:
         return None
-    rows, (scale,) = arrays.take("encoders/rows", np.float32, 2), arrays.take("encoders/scale", np.float32, 1)
+    rows, scale = arrays.take("encoders/rows", np.float32, 2), arrays.take("encoders/scale", np.float32, 1).tolist()
+    if len(scale) != 1:
+        raise InputError("encoders/scale must be one number")
     widths = arrays.take("encoders/widths", np.int64, 1)
     if len(widths) > MAX_RELEASES or (widths < 1).any() or (widths > rows.shape[1]).any():
         raise InputError("encoders/widths must hold one number of columns for each release in use")
@@ -408,4 +410,4 @@ def _unpack_encoders(arrays: _Arrays) -> Encoders | None:
     )
     if history is None:
         raise InputError("there is no array 'encoders/history/first'")
-    return Encoders(float(scale), history, source, rows, parts)
+    return Encoders(scale[0], history, source, rows, parts)

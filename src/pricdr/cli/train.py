@@ -148,7 +148,6 @@ def train(
 def _data(
     rows: reading.RatingsInput, on_split: bool, how: reading.ReadingSettings, threshold: float | None
 ) -> "tuple[pricdr.Ratings, HeldOut | None]":
-    """Return what to train on: a split with its validation items, or all ratings."""
     from pricdr.data.splits import load_split
 
     if not on_split:

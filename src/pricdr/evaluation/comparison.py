@@ -326,7 +326,6 @@ def _text_of(tables: Iterable[Table]) -> Iterator[str]:
 
 
 def _cell(mean: float, error: float, count: int) -> str:
-    """Return a mean and its standard error, which a single user does not have."""
     return f"{mean:.4f}" + (f" ± {error:.4f}" if count > 1 else "") if count else "–"
 
 

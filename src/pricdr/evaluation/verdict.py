@@ -4,10 +4,9 @@ A model helps where the 95 % interval of its gain lies above 0 and a paired test
 say the opposite. The two differ over a handful of users: there the bootstrap's interval is too narrow, and the test,
 which flips signs, cannot reach 0.05 with fewer than six.
 
-Verdicts on warm, few and cold users are not corrected for being three. Each answers a question of its own, which is
-acted on by itself (a release may be trusted for cold users and not for warm ones), and a word must agree with the
-interval beside it. The price: where nothing differs, about one comparison in seven has a word other than "cannot be
-told" for one of its three strata. Repetitions over several splits bring that to light.
+Verdicts on warm, few and cold users are not corrected for being three: each is acted on by itself, and must agree with
+the interval beside it. The price: where nothing differs, about one comparison in seven has a word other than "cannot be
+told" for one of them. Repetitions over several splits bring that to light.
 """
 
 from collections.abc import Iterable
@@ -91,7 +90,6 @@ def over_repetitions(differences: Float64Array) -> Difference:
 
 
 def _interval(difference: Float64Array, simulation: Simulation) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean."""
     from scipy.stats import bootstrap  # half a second to import, and models need nothing else of this module
 
     if len(difference) == 1:  # scipy refuses what has only one resample
@@ -133,8 +131,7 @@ WITHOUT_RELEASE: Final = {
     "ease-release": "ease",
     "ridge-release": "popularity",
 }
-"""What is left of each method that reads a release when there is none. Only beside it does the release show: EASE with
-a worthless release still beats what is popular."""
+"""What is left of each method without a release: only beside it does one show. EASE with any beats what is popular."""
 
 
 class Training(NamedTuple):

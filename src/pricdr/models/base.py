@@ -196,10 +196,7 @@ class Method(ABC):
 
     @abstractmethod
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults.
-
-        ``data`` holds the target's ratings, and rows of the source for a method that sees them.
-        """
+        """Train once: choose by ``validation`` and return the choice, or follow ``chosen``, or else the defaults."""
 
 
 class TargetMethod(Method):

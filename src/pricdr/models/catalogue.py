@@ -69,10 +69,7 @@ def method_class(name: str) -> "type[Method]":
 
 
 def register(kind: Kind) -> Kind:
-    """Make a method of your own known in this process, and return it: for ``transfer`` by name, specs and searches.
-
-    Works as a decorator. A package does it with an entry point in the group ``pricdr.methods`` instead.
-    """
+    """Make your own method known by name in this process, and return it (a decorator); packages use entry points."""
     METHODS.register(kind)
     return kind
 
@@ -106,7 +103,6 @@ def configure(name: str, settings: Settings) -> "Method":
 
 
 def _checked(key: str, value: object, default: object) -> object:
-    """Return a setting in the type of its default."""
     # TOML tells 1 from 1.0, people do not; true is no number all the same.
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -82,8 +82,6 @@ class Chosen:
 
 
 NOTHING_CHOSEN = Chosen()
-
-
 _MAX_GROUPS: Final = 8
 Vectors: TypeAlias = Any  # one row per user or item: a float32 array, or a CSR matrix where rows are mostly zero
 
@@ -226,10 +224,7 @@ class FittedModel:
         return summary_html("FittedModel", facts, warning=warning)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a model folder, completely or not at all.
-
-        Only its owner can read it: it contains the training ratings, and an exported model what was learnt from them.
-        """
+        """Write a model folder, completely or not at all, for its owner alone: it holds ratings or what they taught."""
         from pricdr.files import new_folder
         from pricdr.models.folder import write_model
 
@@ -248,10 +243,7 @@ class FittedModel:
         return read_model(Path(folder), public_key=None if public_key is None else Path(public_key))
 
     def score(self, users: IntArray, items: slice | None = None, *, out: Float32Array | None = None) -> Float32Array:
-        """Return the scores of all items, or of a slice of them, for the users at these positions, one row each.
-
-        ``out``, an array of the result's shape, may be used for the result, to save an allocation.
-        """
+        """Return the scores of all items, or a slice, a row for each user position; ``out`` may be used for them."""
         items = None if items is None or (items.start, items.stop) == (0, len(self.items)) else items
         vectors, bias = self.item_vectors, self.item_bias
         if items is not None:
@@ -292,10 +284,7 @@ class FittedModel:
         return np.select(choices, bases, BASES.index(Basis.POPULARITY))
 
     def release_groups(self) -> list[tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:
-        """Return the users by the releases that serve them: numbers, counted from 1, and a mask; those without last.
-
-        Where there are many combinations, all users with any row are one group.
-        """
+        """Return masks of users by the releases that serve them, numbered from 1, none last; one mask if too many."""
         used = self.chosen.used
         numbers = np.arange(self.in_release.shape[1]) if used is None else np.array(used, dtype=np.int64)
         table = self.in_release if len(numbers) == self.in_release.shape[1] else self.in_release[:, :0]

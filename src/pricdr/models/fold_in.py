@@ -1,10 +1,8 @@
 """People and rows that come after training: user vectors from what was trained, in seconds, without training again.
 
-A two-tower model computes a user's vector from a history and a release row. Its towers are kept beside the vectors and
-give the vector of any other history and row: for the users it was trained with, the one they have.
-
-The directions of a *newer* release are its own. Its rows are carried into those of the release that was trained with
-by ridge regression on the users whom both list; where the two are hardly related, nothing is folded in.
+The towers of a two-tower model are kept beside the vectors, and give that of any other history and release row. The
+directions of a *newer* release are its own: its rows are carried into those of the old one by ridge regression on the
+users whom both list; where the two are hardly related, nothing is folded in.
 """
 
 from dataclasses import dataclass, replace

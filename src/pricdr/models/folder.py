@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from pricdr.models.fitted import Chosen, FittedModel, HistorySummary, Origin, Re
 from pricdr.models.fold_in import Encoders, Tower
 from pricdr.models.interaction import Interaction
 from pricdr.untrusted import Folder
-
-if TYPE_CHECKING:
-    pass
 
 SCHEMA_VERSION: Final = 6  # the only one that is read: 5 had room for one release
 _RECORD: Final = "model.json"
@@ -220,7 +217,6 @@ def _read_release(opened: Folder, number: int, record: Record) -> ReleaseOrigin:
 
 
 def _ids(opened: Folder, kind: str) -> Ids:
-    """Return the ids in ``users.txt`` or ``items.txt``."""
     path = opened.path / f"{kind}s.txt"
     content = opened.read(path.name, limit=memory_limit() // 4)
     try:
@@ -290,14 +286,12 @@ class _Arrays:
         return array
 
     def flags(self, name: str, *, dimensions: int = 1) -> NDArray[np.bool_]:
-        """Take an array of zeros and ones."""
         flags = self.take(name, np.uint8, dimensions)
         if (flags > 1).any():
             raise InputError(f"{name} must hold zeros and ones")
         return flags.astype(bool)
 
     def require_empty(self) -> None:
-        """Refuse arrays that were not taken."""
         if self._left:
             raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
 

@@ -1,17 +1,14 @@
 """Whether a release may be used, and for whom.
 
-**Evidence** comes before any choice by validation. Validation picks the best of many epochs and levels of trust by the
-same few users, so chance alone can make a worthless release look useful. A permutation test picks nothing, and its
-error rate is known. With X the release rows (each of length 1, centred) and Z the histories of the same users (items
-weighted by 1/√popularity, rows of length 1, projected on their leading directions), the statistic is ‖XᵀZ‖². If the
-release says nothing about the target, permuting the rows among users changes nothing: the true pairing then ranks first
-among itself and 199 random ones with probability 1/200, whatever the sizes and distributions. No rating has to be held
-out.
+**Evidence** comes before any choice by validation, which picks the best of many by the same few users: chance alone can
+make a worthless release look useful. A permutation test picks nothing, and its error rate is known. With X the release
+rows (each of length 1, centred) and Z the histories of the same users (items weighted by 1/√popularity, rows of length
+1, projected on their leading directions), the statistic is ‖XᵀZ‖². If the release says nothing about the target, the
+true pairing ranks first among itself and 199 random ones with probability 1/200, whatever the distributions.
 
-**Newcomers** show what a release row is worth on its own. A release serves cold users only if it beats popularity for
-users whose rows were not used in fitting. These are validation's cold users. If there are too few, some warm users
-stand in for them: their rows are left out while rows are fitted to histories, and they are then scored by their rows
-alone. If their rows had been fitted, a network that only memorised them would look like one that learnt.
+**Newcomers** show what a release row is worth on its own: cold users are served by it only if it beats popularity for
+users whose rows were not fitted (or memorising them would look like learning). These are validation's cold users; if
+they are too few, some warm users stand in, whose rows are left out of fitting and alone score them.
 """
 
 from collections.abc import Callable, Hashable, Mapping

@@ -67,7 +67,6 @@ class Interaction:
         return self._output(users, self._on_device[0][candidates])
 
     def _output(self, users: IntArray, item_parts: "Tensor") -> Float32Array:
-        """Return the scores of items for these users, from what the items add."""
         import torch  # seconds to load, and most models do without
         from torch.nn.functional import linear
 

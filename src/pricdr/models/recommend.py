@@ -69,10 +69,7 @@ class Recommendations(list[Recommendation]):
         return f"Recommendations({len(self)} items for {users} users, {len(self.unknown_users)} of them unknown)"
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
-        """Return a data frame with one row per recommended item: ``user``, ``item``, ``score``, ``rank``, ``basis``.
-
-        It is of polars, pandas or pyarrow: the first of them that is installed, or the ``library`` asked for.
-        """
+        """Return a frame, one row per item, of ``library`` or of the first of polars, pandas and pyarrow there is."""
         from pricdr.data.tables import texts, to_frame
 
         users, items, scores, ranks, bases = zip(*self, strict=True) if self else ((),) * 5
@@ -119,7 +116,6 @@ class BestItems:
         self.items[changed], self.scores[changed] = all_items[kept], all_scores[kept]
 
     def _candidates(self, scores: Float32Array) -> tuple[IntArray, IntArray]:
-        """Return the rows and columns of the scores that may be among the best."""
         # An equal score does not displace an earlier item: ties are broken by position.
         least = self.scores[:, -1]
         better = scores > least[:, None]

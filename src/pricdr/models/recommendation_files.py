@@ -54,7 +54,6 @@ def kept_parts(path: Path) -> int:
 
 
 def _write_parts(path: Path, recommender: Recommender, parts: list[slice], progress: Progress, *, resume: bool) -> int:
-    """Write every missing part, then the file from all parts; return its number of rows."""
     folder = parts_folder(path)
     if not has_utf8_name(folder):
         raise OutputError(f"cannot write {path} in parts: its name is not UTF-8")

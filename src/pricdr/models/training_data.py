@@ -28,9 +28,9 @@ def unshared_ids(target_users: Sequence[str], release_users: Sequence[str]) -> s
     return "only in the target: {}; only in the release: {} (are they ids of the same kind?)".format(*shown)
 
 
+# The most numbers per row of a narrow release, few because each was chosen: none is left out, reconstructed or aligned,
+# which is what a wide release of poor numbers needs against overfitting.
 NARROW: Final = 32
-"""The most numbers per row of a narrow release. They are few because each was chosen: none is left out, reconstructed
-or aligned, which is what a wide release of poor numbers needs against overfitting."""
 _LONGEST: Final = 10.0  # in median lengths: longer release rows are shortened, so that a few cannot flatten the others
 
 _SQUARES_FIT: Final = 1e15  # in single precision up to here; the scale of a release is taken out anyway
@@ -149,18 +149,10 @@ class TrainingData:
         rows = [] if source is None else [source.indptr, source.indices] if self.is_plaintext else [source]
         return [self.ratings.indptr, self.ratings.indices, self.present, *rows]
 
-    def model(
-        self,
-        method: str,
-        user_vectors: Vectors,
-        item_vectors: Vectors,
-        item_bias: Float32Array,
-        **more: Any,  # noqa: ANN401 - fields of FittedModel
-    ) -> FittedModel:
-        """Return a model of these vectors for these users and items, with the ratings they were learnt from."""
-        arrays = {"user_vectors": user_vectors, "item_vectors": item_vectors, "item_bias": item_bias}
+    def model(self, method: str, users: Vectors, items: Vectors, bias: Float32Array, **more: Any) -> FittedModel:  # noqa: ANN401
+        """Return a model of these vectors, with the ratings they were learnt from; ``more`` are further fields."""
         about = {"seen": self.ratings, "in_release": self.covered, **more}
-        return FittedModel(method=method, users=self.users, items=self.items, **arrays, **about)
+        return FittedModel(method, self.users, self.items, users, items, bias, **about)
 
 
 def unit_rows(rows: Float32Array) -> Float32Array:

@@ -18,9 +18,7 @@ RankingName: TypeAlias = Literal["sampled", "full"]
 
 
 class _Open(BaseModel):
-    """Keys may be added within a version."""
-
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)  # keys may be added within a version
 
 
 class Interval(_Open):

@@ -134,7 +134,6 @@ def error_page(status: int, message: str) -> HTMLResponse:
 
 
 async def _read_form(request: Request) -> UserForm:
-    """Return the form in the body of a request; refuse a body that is not a form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise HTTPException(415, f"the form must be sent as {_FORM}")
     body = await request.body()
@@ -213,7 +212,6 @@ def _read_frontier(path: Path | None) -> tuple[Content, Sequence[Section]]:
 
 
 def _page(template: str, title: str, *, active: str = "", status: int = 200, **values: object) -> HTMLResponse:
-    """Return a page rendered from one of the templates, with one link of the navigation highlighted."""
     limits = {"max_id": MAX_ID_LENGTH, "max_k": MAX_K}
     frame = {"title": title, "active": active, "version": __version__, "outdated": False, **limits}
     return HTMLResponse(_template(f"{template}.html").render({**frame, **values}), status)

@@ -107,7 +107,6 @@ class Snapshot:
     def _lists(
         self, search: Search | SimilarItems, positions: Sequence[int | None], queries: Sequence[ItemsQuery]
     ) -> list[list[RecommendedItem] | None]:
-        """Return what the search finds for each query whose id is known."""
         known = np.array([at for at in positions if at is not None], dtype=np.int64)
         ranked = iter(search.best(known, max(query.k for query in queries)) if len(known) else ())
         return [

@@ -70,8 +70,7 @@ class Checkpoint:
     _: KW_ONLY
     fingerprint: str
     finished: Path | None = None
-    """Where the finished network is kept for other trainings. If this is ``path``, nothing is written before: in a
-    short training, writing every epoch would cost more than it saves."""
+    """For other trainings. If this is ``path``, nothing is written before: in short trainings that costs too much."""
 
     def after_epoch(self, state: RunState, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Replace the file by the current state of the run."""

@@ -74,9 +74,7 @@ ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # maps users (b,) an
 
 _REMEDY: Final = "try a lower learning rate"
 _USERS_AT_ONCE: Final = 1024
-_COPIES_TO_RESUME: Final = 10
-"""Copies of a network's weights in memory for a moment while a checkpoint is loaded: the network, and the file's four
-more than twice. Training itself needs five: weights, gradients, two moments, the best epoch's."""
+_COPIES_TO_RESUME: Final = 10  # of the weights, while a checkpoint (four, twice) is loaded; training holds five
 
 
 class TrainableNetwork(Protocol):
@@ -85,25 +83,20 @@ class TrainableNetwork(Protocol):
     @property
     def network(self) -> nn.Module:
         """The network whose parameters are trained."""
-        ...
 
     @property
     def examples(self) -> Tensor:
         """What an epoch iterates over: numbers of users or of ratings."""
-        ...
 
     @property
     def identity(self) -> str:
         """A text that identifies network, settings and data; checkpoints of any other training are refused."""
-        ...
 
     def step(self, batch: Tensor, /) -> Tensor:
         """Return the loss of a batch of examples."""
-        ...
 
     def scorer(self) -> ScorePairs:
         """Return the scores that validation uses; called once per validation, so compute what users share here."""
-        ...
 
 
 def train_network(
@@ -125,9 +118,8 @@ def train_network(
     require_trainable(sum(weights.numel() for weights in network.parameters()))
     if validation is None and log.network in epochs:
         options = replace(options, epochs=epochs[log.network])
-    held_out = "none"
-    if validation is not None:
-        held_out = arrays_identity(validation.users, validation.items, validation.negatives)
+    shown = () if validation is None else (validation.users, validation.items, validation.negatives)
+    held_out = arrays_identity(*shown) if shown else "none"
     # Everything that determines the network: what is trained, how, and what picks the epoch.
     fingerprint = hashlib.sha256(f"{run.identity} {options!r} {held_out}".encode()).hexdigest()
     checkpoint = None if log.checkpoints is None else log.checkpoints.open(log.label, fingerprint)

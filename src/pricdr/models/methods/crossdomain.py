@@ -76,7 +76,6 @@ class _Examples(SparseRows):
         return torch.cat([rated.columns[:, None], self._negatives.draw(users[rated.row_of], self._count)], dim=1)
 
     def errors(self, items: Tensor, logits: Tensor) -> Tensor:
-        """Return the summed cross-entropy of such rows."""
         logits = logits + self.log_odds[items]
         return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
 
@@ -106,7 +105,6 @@ class _PairedRun(_RivalRun):
         return parts.squeeze(-1)
 
     def logits(self, parts: Tensor) -> Tensor:
-        """Return the scores of sums of user and item parts."""
         return self.through(self.layers(self.target), parts)
 
     @torch.no_grad()
@@ -134,7 +132,6 @@ class _Decoder(nn.Module):
         self.last.bias.data = log_odds(rows.popularity(), n_users)
 
     def errors(self, codes: Tensor, labels: Tensor) -> Tensor:
-        """Return each user's cross-entropy over all items."""
         return cross_entropy_per_user(self.last(self.hidden(codes)), labels)
 
 
@@ -224,7 +221,6 @@ class _CoNetRun(_PairedRun):
         return loss
 
     def _loss(self, own: _CoNetSide, users: Tensor, user_parts: Tensor) -> Tensor:
-        """Return the cross-entropy in one domain, per rating."""
         rated = own.rows.batch(users)
         items = own.rows.with_drawn(users, rated)
         parts = user_parts[rated.row_of, None] + self._item_parts(own, own.items[items])
@@ -261,10 +257,9 @@ class CoNet(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Hu, Zhang and Yang (CIKM 2018): a shared user embedding, and the same Hˡ in both directions.
 
     The public code trains a source and a target example of *different* users side by side and predicts without the
-    cross terms. Here both sides of an example belong to one user: its own side is a rating or a drawn negative, the
-    other side the mean of the embeddings of what the user rated there (zero where that is nothing), in training as in
-    prediction. A batch is some users with all their ratings in both domains. Two softmax classes are one logit, to
-    which the log-odds of the item alone are added; there is dropout, and no gradient is clipped.
+    cross terms. Here both sides of an example are one user's: its own a rating or a drawn negative, the other the mean
+    of the embeddings of what the user rated there, in training as in prediction. A batch is some users with all their
+    ratings. Two softmax classes are one logit beside the item's log-odds; there is dropout, and no gradient is clipped.
     """
 
     name: ClassVar[str] = "conet"
@@ -395,11 +390,10 @@ class _DDTCDRRun(_PairedRun):
 class DDTCDR(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Li and Tuzhilin (WSDM 2020), deep dual transfer, which predicts ratings, made to rank.
 
-    score(u, i) = (1 − α) B(u, i) + α A(Xᵀ u, i) + the log-odds of the item alone, and cross-entropy of ratings and
-    drawn negatives for either network. Vectors come from encoders of rows and columns, trained with the rest and not
-    beforehand as auto-encoders. There is one X, orthogonal by construction (the exponential of a skew matrix), and the
-    gradient goes through it; the public code cuts that off, keeps two unrelated bridges and leaves dropout on in
-    evaluation. A user without target ratings is X times its source vector; some users are treated so in training.
+    score(u, i) = (1 − α) B(u, i) + α A(Xᵀ u, i) + the item's log-odds, by cross-entropy of ratings and negatives.
+    Encoders of rows and columns are trained with the rest, not beforehand as auto-encoders. There is one X, orthogonal
+    by construction, and the gradient goes through it; the public code cuts that off, keeps two unrelated bridges and
+    leaves dropout on in evaluation. A user without target ratings is X times its source vector, in training at times.
     """
 
     name: ClassVar[str] = "ddtcdr"
@@ -508,13 +502,12 @@ class DARec(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Yuan, Yao and Benatallah (IJCAI 2019), U-DARec, which predicts ratings, made to rank.
 
     The squared error of observed ratings becomes cross-entropy over all items of a row. AutoRec's embeddings (with a
-    ReLU) are trained with the rest, not beforehand, and the extractor is one layer. A row trains its own domain's
-    decoder, and a source row the target's too, so that users without target ratings can be scored from their source
-    embedding; the others are scored from their target embedding. The domain classifier ends in one logit where the
-    public code puts a softmax over sigmoids, and dropout, inactive there, acts in training and in training only.
-    Also new here: rows scaled by 1/√(entries), ratings dropped from them, decoders that start at the items' log-odds,
-    and the target, not the source, at full weight. What is beaten is the classifier it plays against: on planted
-    data, one trained afterwards on the finished features still tells the domains apart.
+    ReLU) are trained with the rest, and the extractor is one layer. A row trains its own domain's decoder, a source row
+    the target's too, so that users without target ratings can be scored from it. The domain classifier ends in one
+    logit, where the public code puts a softmax over sigmoids; dropout, inactive there, acts in training. Also new:
+    rows scaled by 1/√(entries), ratings dropped from them, decoders that start at the items' log-odds, and the target
+    at full weight. What is beaten is the classifier it plays against: on planted data, one trained afterwards still
+    tells the domains apart.
     """
 
     name: ClassVar[str] = "darec"
@@ -611,11 +604,10 @@ class _ETLRun(_DecodedRun):
 class ETL(NetworkMethod, PlaintextMethod):
     """NOT PRIVATE. Chen et al. (TOIS 2023), equivalent transformation learning, on rows of both domains.
 
-    The discriminators are trained in the same step, through a reversed gradient, where the public code alternates two
-    optimisers (and pairs rows with the user ids of an earlier batch when on a CPU); they have sigmoids for ReLUs.
-    Also new here: rows scaled by 1/√(entries), decoders with dropout that start at the items' log-odds, and a weight
-    on what is restored of the source, which the paper counts in full.
-    Everything is summed over items and averaged over users; a domain a user never rated in teaches nothing about it.
+    Discriminators, with sigmoids for ReLUs, are trained in the same step through a reversed gradient, where the public
+    code alternates two optimisers (and on a CPU pairs rows with the user ids of an earlier batch). Also new: rows
+    scaled by 1/√(entries), decoders with dropout that start at the items' log-odds, and a weight on what is restored
+    of the source. Losses are summed over items and averaged over users; a domain a user never rated in teaches nothing.
     Users with ratings in the target are scored by their own reconstruction y′, the others by x → y.
     """
 

@@ -34,9 +34,8 @@ class TargetStageConfig(Config):
     """Items that a batch is trained on besides those its users rated; they stand for all the rest."""
 
 
+# 250 steps outlast the plateau that training starts on; on large data six epochs say as much as 20, in half the time.
 TARGET_OPTIONS: Final = TrainingOptions(patience=6, patience_steps=250)
-"""Patience is at least 250 steps, which outlasts the plateau that training starts on. On large data, where an epoch has
-many steps, six epochs without a gain say as much as twenty did, in half the time."""
 
 
 class TargetNetwork(nn.Module, ABC):
@@ -163,10 +162,9 @@ class TargetStage:
 class DMF(NetworkMethod, TargetMethod):
     """Towers for user rows and item columns, a cosine times a learnt scale, and cross-entropy over items.
 
-    Xue et al. (IJCAI 2017) use the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
-    train faster and rank better (``PaperCDR`` keeps the printed form). A batch is trained on the items it rated and on
-    a sample that stands for all others: the same loss on average, at a fraction of the time. Every rating counts as 1,
-    rows and columns are scaled by 1/√(entries), and the ReLU is between the two layers, not after them.
+    Xue et al. (IJCAI 2017) use the bare cosine, clamped (``PaperCDR`` keeps it), with sampled negatives; a learnt scale
+    and an item bias train faster and rank better. A batch is trained on the items it rated and on a sample that stands
+    for all others. Ratings count as 1, rows and columns are scaled by 1/√(entries), and the last layer has no ReLU.
     """
 
     name: ClassVar[str] = "dmf"
@@ -179,7 +177,6 @@ class DMF(NetworkMethod, TargetMethod):
         "dropout": (0.3, 0.5, 0.7),
         "entry_dropout": (0.3, 0.5, 0.7),
     }
-
     config: TargetStageConfig = TargetStageConfig()
     options: TrainingOptions = TARGET_OPTIONS
 

@@ -32,7 +32,6 @@ class _RatingRun(NetworkRun):
         self._warm = torch.as_tensor(self.data.warm, device=self.device)
 
     def step(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch of ratings, given by number, each beside items drawn for it."""
         users = self.user_of[batch]
         drawn = self.negatives.draw(users, self.config.negatives)
         return self.loss(users, torch.cat([self.item_of[batch][:, None], drawn], dim=1))
@@ -73,7 +72,6 @@ class _BPRRun(_RatingRun):
         self.item_bias = nn.Parameter(torch.zeros(n_items, 1))
 
     def loss(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the mean loss of triples, each of a user, the rated item and one of the others."""
         scores = pair_scores(self.users, self.items, self.item_bias[:, 0], users, items)
         margin = scores[:, :1] - scores[:, 1:]
         # Of whole tables, weighted by how often a triple holds each row: a vector in many triples is squared once.
@@ -86,7 +84,6 @@ class _BPRRun(_RatingRun):
 
     @torch.no_grad()
     def _arrays(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the vectors of all users and items, and the items' bias."""
         return self.with_mean_for_cold(self.users), self.items, self.item_bias[:, 0]
 
     def scorer(self) -> ScorePairs:
@@ -100,8 +97,8 @@ class _BPRRun(_RatingRun):
 class BPR(NetworkMethod, TargetMethod):
     """−ln σ(s_ui − s_uj) over rated i and unrated j, with s = ⟨P_u, Q_i⟩ + b_i (Rendle et al., UAI 2009).
 
-    Adam on batches of ratings in place of single SGD steps. The epoch is picked on validation, not on test, and
-    negatives are redrawn until unrated, not skipped. A user without ratings has the mean of the others' vectors.
+    Adam on batches in place of single SGD steps; the epoch is picked on validation, not on test; negatives are redrawn
+    until unrated, not skipped. A user without ratings has the mean of the others' vectors.
     """
 
     name: ClassVar[str] = "bpr"
@@ -205,9 +202,8 @@ class _NeuMFRun(_RatingRun):
 class NeuMF(NetworkMethod, TargetMethod):
     """σ(h · [p_u ∘ q_i ; MLP([u; i])] + c), binary cross-entropy with sampled negatives (He et al., WWW 2017).
 
-    Trained at once, without pre-training the branches. The epoch is picked on validation, where the released code
-    takes the best one on test. The MLP's layers are twice as wide and have dropout, and vectors are regularised. A user
-    without ratings has the mean of the others' vectors.
+    Trained at once, without pre-training, and the epoch is picked on validation, not on test. The MLP is twice as wide
+    and has dropout; vectors are regularised. A user without ratings has the mean of the others' vectors.
     """
 
     name: ClassVar[str] = "neumf"

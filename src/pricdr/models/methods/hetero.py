@@ -197,7 +197,6 @@ class SourceStage:
 
     @torch.no_grad()
     def _source_vectors(self) -> Tensor:
-        """Return the vector of each user's source row; zeros where there is none."""
         source = self.source
         rows = source.batch if isinstance(source, SparseRows) else source.__getitem__
         vectors = in_blocks(len(self.data.users), lambda users: self.network["encoder"](rows(users)), self.device)
@@ -236,7 +235,6 @@ class TwoStageMethod(ReleaseMethod):
     """What HeteroCDR and its ablation share: everything except the target's network."""
 
     _target_network: ClassVar[type[TargetNetwork]]
-
     config: SourceStageConfig = SourceStageConfig()
     options: TrainingOptions = TARGET_OPTIONS
 
@@ -246,7 +244,6 @@ class TwoStageMethod(ReleaseMethod):
         return () if self.config.joint else (TARGET_NETWORK,)
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train the target stage, then the source stage, or both at once; without the source if it is refused."""
         if data.source is not None:
             if not (data.present & data.warm).any():
                 raise InputError(
@@ -327,7 +324,6 @@ class HeteroCDR(TwoStageMethod, PlaintextMethod, TargetMethod):
         "entry_dropout": (0.3, 0.5, 0.7),
         "narrow_dropout": (0.0, 0.1, 0.2),
     }
-
     _target_network: ClassVar[type[TargetNetwork]] = TwoTowers
 
 
@@ -340,8 +336,6 @@ class SymmetricCDR(TwoStageMethod):
     _own_space: ClassVar[SearchSpace] = {"learning_rate": (5e-4, 1e-3, 2e-3, 5e-3), "dropout": (0.1, 0.3, 0.5)}
     space: ClassVar[SearchSpace] = {**HeteroCDR.space, **_own_space}
     narrow_space: ClassVar[SearchSpace | None] = {**(HeteroCDR.narrow_space or {}), **_own_space}
-
     _target_network: ClassVar[type[TargetNetwork]] = AutoEncoder
-
     config: SourceStageConfig = SourceStageConfig(dropout=0.3, entry_dropout=0.3, base=TARGET_METHOD)
     options: TrainingOptions = replace(TARGET_OPTIONS, batch=128)

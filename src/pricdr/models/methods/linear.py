@@ -65,13 +65,11 @@ class ItemKNNConfig(Config):
 class ItemKNN(TargetMethod):
     """Cosine of item columns with shrinkage, n_ij / (√(n_i n_j) + shrinkage); an item keeps its nearest neighbours.
 
-    As Ferrari Dacrema et al. (RecSys 2019) tune it against the deep methods. Items without a rated neighbour, and
-    ties, are ordered by popularity; a user without ratings gets what is popular.
+    As Ferrari Dacrema et al. (RecSys 2019) tune it against the deep methods. Popularity orders ties and all the rest.
     """
 
     name: ClassVar[str] = "itemknn"
     summary: ClassVar[str] = "items like those a user rated, by cosine"
-
     config: ItemKNNConfig = ItemKNNConfig()
     space: ClassVar[SearchSpace] = {
         "neighbours": (20, 50, 100, 200, 500, 1000),
@@ -109,22 +107,15 @@ class ItemKNN(TargetMethod):
 #
 #     X P = C X    and    P_jj = (1 − x_jᵀ C x_j) / λ.
 #
-# Vectors hold the second part only. The first, a user's own row, adds 1 to what the user has already rated, and that is
-# neither recommended nor ranked: it is the one part the dual has no room for. Memory is one square float64 matrix of
-# the smaller side and a float32 copy; products are made in blocks.
+# Vectors hold the second part only: the first adds 1 to what the user has already rated, which is neither recommended
+# nor ranked. Memory is one square float64 matrix of the smaller side and a float32 copy; products are made in blocks.
 #
-# Low rank, where both sides are too many to invert a matrix: let V hold the leading right singular vectors of X and s
-# their singular values. With X's Gram matrix replaced by its best approximation in these directions, and
-# shrink = s² / (s² + λ),
+# Low rank, where both sides are too many to invert a matrix, replaces X's Gram matrix by its best approximation in the
+# leading right singular vectors V of X, with singular values s. With shrink = s² / (s² + λ), an unrated item j scores
 #
-#     P = (V diag(s²) Vᵀ + λI)⁻¹ = (I − V diag(shrink) Vᵀ) / λ,
+#     P = (I − V diag(shrink) Vᵀ) / λ,    so    −(X P)_uj / P_jj = (X V diag(shrink) Vᵀ)_uj / (1 − Σ_r shrink_r V_jr²).
 #
-# so EASE's score of an item j that the user has not rated is
-#
-#     −(X P)_uj / P_jj = (X V diag(shrink) Vᵀ)_uj / (1 − Σ_r shrink_r V_jr²).
-#
-# With all directions this is EASE itself. A direction counts by its shrink, which is small where s² is far below λ:
-# what is left out is what EASE would have shrunk away. Time and memory grow with the ratings times the rank.
+# With all directions this is EASE itself; what is left out is what EASE would have shrunk away, for s² far below λ.
 
 Square: TypeAlias = npt.NDArray[np.float64]  # in Fortran order, so that a block of columns is one piece of memory
 Matrix: TypeAlias = Any  # a part of X, sparse (ratings) or dense (a release): both multiply and slice alike
@@ -319,15 +310,11 @@ class _EASEMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class EASE(_EASEMethod, TargetMethod):
-    """Each item predicted from the others by ridge regression with a zero diagonal (Steck, WWW 2019).
-
-    A user without ratings gets what is popular.
-    """
+    """Each item predicted from the others by ridge regression with a zero diagonal (Steck, WWW 2019)."""
 
     name: ClassVar[str] = "ease"
     summary: ClassVar[str] = "linear item-item model in closed form"
     space: ClassVar[SearchSpace] = {"regularisation": (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)}
-
     config: EASEConfig = EASEConfig()
 
 
@@ -341,10 +328,7 @@ class EASESourceConfig(EASEConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EASESource(_EASEMethod, PlaintextMethod):
-    """NOT PRIVATE. EASE with the source's items as further columns: predictors, never recommended.
-
-    A user without target ratings is scored by its source row.
-    """
+    """NOT PRIVATE. EASE with the source's items as further columns, never recommended: they serve cold users too."""
 
     name: ClassVar[str] = "ease-source"
     summary: ClassVar[str] = "EASE on target and source ratings together"
@@ -352,7 +336,6 @@ class EASESource(_EASEMethod, PlaintextMethod):
         "regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0),
         "weight": (0.1, 0.2, 0.3, 0.5, 1.0, 2.0),
     }
-
     config: EASESourceConfig = EASESourceConfig()
 
 
@@ -368,10 +351,8 @@ class EASEReleaseConfig(EASESourceConfig):
 class EASERelease(_EASEMethod, ReleaseMethod):
     """EASE with the release's numbers as further columns: predictors, never recommended.
 
-    The zero diagonal on those columns plays no part, since none of them is predicted. A release that fails the evidence
-    test leaves EASE on the target alone. A user without target ratings is scored by its release row where that helps:
-    unless the rows of newcomers (:mod:`pricdr.models.gates`) beat popularity by more than a standard error, cold
-    users get what is popular.
+    A release that fails the evidence test leaves EASE on the target alone. Users without target ratings get what is
+    popular, unless release rows beat that by a standard error for newcomers (:mod:`pricdr.models.gates`).
     """
 
     name: ClassVar[str] = "ease-release"
@@ -380,7 +361,6 @@ class EASERelease(_EASEMethod, ReleaseMethod):
         "regularisation": (30.0, 100.0, 300.0, 1000.0, 3000.0),
         "weight": (0.1, 0.3, 1.0, 3.0, 10.0),
     }
-
     config: EASEReleaseConfig = EASEReleaseConfig()
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -402,7 +382,6 @@ class EASERelease(_EASEMethod, ReleaseMethod):
 
 
 def _popular_for_cold_users(model: FittedModel) -> FittedModel:
-    """Return the model with what is popular for every user without target ratings."""
     warm, vectors = np.diff(model.seen.indptr) > 0, model.user_vectors
     kept = warm.astype(np.float32)
     sparse = isinstance(vectors, sp.csr_array)
@@ -431,16 +410,13 @@ class RidgeRelease(ReleaseMethod):
     """Score items by popularity plus a linear function of the user's release row.
 
     The weights are the ridge regression of the target's centred ratings, each item divided by √popularity, on the
-    release rows of users who have both. A user's own history is not used: warm users are scored by their row like cold
-    ones. It is a yardstick for what a release holds rather than a recommender for warm users.
-
-    What is left is popularity where the release fails the evidence test, or where the best choice does not beat
-    popularity for newcomers (:mod:`pricdr.models.gates`) by more than a standard error.
+    release rows of users who have both. Warm users are scored by their row too, not by their history: a yardstick for
+    what a release holds. What is left is popularity where the release fails the evidence test, or where the best choice
+    does not beat it for newcomers (:mod:`pricdr.models.gates`) by more than a standard error.
     """
 
     name: ClassVar[str] = "ridge-release"
     summary: ClassVar[str] = "linear decoder of release rows in closed form"
-
     config: RidgeReleaseConfig = RidgeReleaseConfig()
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:

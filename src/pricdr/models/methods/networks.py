@@ -40,14 +40,10 @@ class Dropout(nn.Module):
             return units
         if units.device.type != "cpu":
             return dropout(units, self.share)
-        kept = _draws(units.shape) >= left_out - _CHANCES // 2
+        count = units.numel()
+        draws = torch.randint(-(2**63), 2**63 - 1, (-(-count // 4),)).view(torch.int16)[:count].view(units.shape)
+        kept = draws >= left_out - _CHANCES // 2
         return units * (kept * (_CHANCES / (_CHANCES - left_out)))
-
-
-def _draws(shape: torch.Size) -> Tensor:
-    """Return random 16-bit numbers, four from each draw."""
-    count = shape.numel()
-    return torch.randint(-(2**63), 2**63 - 1, (-(-count // 4),)).view(torch.int16)[:count].view(shape)
 
 
 class SparseTower(nn.Module):
@@ -95,7 +91,6 @@ class TrainingRun(TrainableNetwork, Protocol):
 
     def fitted_model(self) -> FittedModel:
         """Return the model of the network in its current state."""
-        ...
 
 
 class NetworkMethod(Method):
@@ -110,7 +105,6 @@ class NetworkMethod(Method):
         return type(self)._run(data, self)
 
     def _train(self, data: TrainingData, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train the network; where there is validation, its epoch is all that was chosen."""
         run = self.training_run(data)
         state = train_network(run, self.options, validation=validation, epochs=chosen.epochs, log=log)
         return run.fitted_model(), chosen if validation is None else Chosen(epochs={log.network: state.best_epoch})

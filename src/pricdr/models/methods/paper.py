@@ -125,14 +125,12 @@ class PaperCDR(NetworkMethod, ReleaseMethod):
     """L = L_rec + L_reg + α L_ali, summed over users as printed; scores are bare cosines.
 
     A user without target ratings is scored by Uᴬ, which alignment has pulled towards where Uᴮ would be. The gates are
-    our addition: a release that fails the evidence test is neither reconstructed nor aligned, and cold users get
-    popular items unless Uᴬ serves newcomers (:mod:`pricdr.models.gates`) better. With ``gated=False`` nothing is
-    added to the paper's method.
+    ours: a release without evidence is neither reconstructed nor aligned, and cold users get popular items unless Uᴬ
+    serves newcomers (:mod:`pricdr.models.gates`) better. With ``gated=False`` nothing is added to the paper's method.
     """
 
     name: ClassVar[str] = "hetero-paper"
     summary: ClassVar[str] = "HeteroCDR as the paper prints it"
-
     config: PaperConfig = PaperConfig()
     options: TrainingOptions = TrainingOptions(batch=128, learning_rate=5e-4, weight_decay=0.0)
     _run = _PaperRun

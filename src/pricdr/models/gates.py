@@ -24,6 +24,7 @@ from pricdr.data.splits import NEGATIVES, HeldOut, draw_negatives
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.evaluation.verdict import clearly_above
+from pricdr.memory import require_memory
 from pricdr.models.fitted import TRUSTED, UNTRUSTED, Chosen, FittedModel, Trust
 from pricdr.models.training_data import TrainingData, unit_rows
 from pricdr.randomness import Simulation
@@ -128,6 +129,9 @@ def _best_together(
 
 def _decoded(data: TrainingData, held_out: HeldOut) -> Float64Array:
     """Return the NDCG@10 of held-out items by a linear decoder of release rows, without anything chosen."""
+    source: Any = data.source
+    dim = source.shape[1]
+    require_memory(8 * (5 * dim * dim + 4 * dim * len(data.items)), f"choosing among releases of {dim:,} numbers a row")
     users, items = (np.zeros((count, 0), dtype=np.float32) for count in data.ratings.shape)
     share = (item_counts(data.ratings) + 0.5) / (data.warm.sum() + 1)
     popular = data.model("popularity", users, items, np.log(share / (1 - share)).astype(np.float32))

@@ -5,7 +5,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -75,7 +75,9 @@ class Snapshot:
     def load(cls, folder: Path, *, public_key: Path | None = None, exact: bool = True) -> "Snapshot":
         """Return the model in ``folder``, checked and warmed up; see :meth:`FittedModel.load` for what is refused."""
         signature = _signature(folder)
-        model, fingerprint = FittedModel.load(folder, public_key=public_key), _fingerprint(folder)
+        # Without its towers: a server folds nobody in.
+        model = replace(FittedModel.load(folder, public_key=public_key), encoders=None)
+        fingerprint = _fingerprint(folder)
         if _signature(folder) != signature:
             raise InputError(f"{folder} changed while it was being read")
         snapshot = cls(model, fingerprint=fingerprint, folder=folder, exact=exact)

@@ -63,8 +63,7 @@ def repeat(
     if times < 2 or len(methods) < 2:
         raise ParameterError(f"two methods and two splits are the least to compare, got {len(methods)} and {times}")
     releases = releases or {}
-    unknown = sorted(set(releases) - set(methods))
-    if unknown:
+    if unknown := sorted(set(releases) - set(methods)):
         raise ParameterError(f"there is a release for {unknown[0]!r:.60}, which is none of the methods")
     target = Ratings.of(target)
     comparisons: dict[int, Comparison] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pricdr.training.loop import TrainingOptions
 
 WEIGHT: Final = "base weight"  # what it is called among the settings that were chosen
-_LEVELS: Final = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)  # in units in which both models' scores are equally spread
+_LEVELS: Final = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)  # weights of a base, where both models' scores are equally spread
 
 
 def base_method(name: str, options: "TrainingOptions") -> Method:

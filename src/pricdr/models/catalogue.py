@@ -43,8 +43,7 @@ def _require_method(kind: Any) -> None:  # noqa: ANN401 - whatever a package off
         raise ParameterError(f"{kind.__name__} needs a class attribute summary: what it is, in a few words")
     if not kind.data_access():
         raise ParameterError(f"{kind.__name__} must be a TargetMethod, a ReleaseMethod or a PlaintextMethod")
-    lacking = fields_without_default(kind)
-    if lacking:
+    if lacking := fields_without_default(kind):
         raise ParameterError(f"{kind.__name__} needs a default for {', '.join(lacking)}")
     try:
         method = kind()
@@ -91,8 +90,7 @@ def configure(name: str, settings: Settings) -> "Method":
     method = method_class(name)()
     groups = [part.name for part in fields(method) if getattr(method, part.name) is not None]
     group_of = {setting.name: group for group in groups for setting in fields(getattr(method, group))}
-    unknown = sorted(set(settings) - set(group_of))
-    if unknown:
+    if unknown := sorted(set(settings) - set(group_of)):
         raise ParameterError(f"method {name} has no setting {unknown[0]!r}: {', '.join(sorted(group_of))}")
     for group in groups:
         given = {key: value for key, value in settings.items() if group_of[key] == group}

@@ -69,7 +69,7 @@ class Recommendations(list[Recommendation]):
         return f"Recommendations({len(self)} items for {users} users, {len(self.unknown_users)} of them unknown)"
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
-        """Return a frame, one row per item, of ``library`` or of the first of polars, pandas and pyarrow there is."""
+        """Return a frame, a row per ``Recommendation``, of ``library`` or the first of polars, pandas and pyarrow."""
         from pricdr.data.tables import texts, to_frame
 
         users, items, scores, ranks, bases = zip(*self, strict=True) if self else ((),) * 5

@@ -72,11 +72,6 @@ class Checkpoint:
     finished: Path | None = None
     """For other trainings. If this is ``path``, nothing is written before: in short trainings that costs too much."""
 
-    def after_epoch(self, state: RunState, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Replace the file by the current state of the run."""
-        if self.path != self.finished:
-            self.save(state, network, optimizer)
-
     def when_finished(self, state: RunState, network: nn.Module) -> None:
         """Keep the network for other trainings, without the optimiser since no epoch follows."""
         if self.finished is not None and not self.finished.exists():

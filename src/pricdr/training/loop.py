@@ -146,8 +146,8 @@ def train_network(
                 with torch.no_grad():
                     metric = float(ndcg_by_user(run.scorer(), validation, examples.device).mean())
             state = state.after(network, metric)
-            if checkpoint is not None:
-                checkpoint.after_epoch(state, network, optimizer)
+            if checkpoint is not None and checkpoint.path != checkpoint.finished:
+                checkpoint.save(state, network, optimizer)
             # After the checkpoint: if reporting is interrupted, the run can still resume from this epoch.
             epoch = Epoch(state.epoch, loss, metric, time.perf_counter() - started)
             log.record(epoch, last_epoch(), best=state.metric, best_epoch=state.best_epoch)
@@ -188,8 +188,7 @@ def _run_epoch(
         losses.append(loss.detach())
     # Checked once an epoch: reading each loss would stall a GPU. The checkpoint is still that of the epoch before.
     values = torch.stack(losses).float().cpu()
-    broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
-    if broken:
+    if broken := torch.nonzero(~torch.isfinite(values)).flatten().tolist():
         first = broken[0]
         raise TrainingError(f"the loss became {values[first]} in epoch {epoch + 1}, step {first + 1}: {_REMEDY}")
     # A loss is computed before its step, so the last step can still break the weights. The largest absolute value shows

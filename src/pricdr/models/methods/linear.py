@@ -310,7 +310,7 @@ class _EASEMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class EASE(_EASEMethod, TargetMethod):
-    """Each item predicted from the others by ridge regression with a zero diagonal (Steck, WWW 2019)."""
+    """Each item predicted from the others by ridge regression (Steck, WWW 2019); for cold users what is popular."""
 
     name: ClassVar[str] = "ease"
     summary: ClassVar[str] = "linear item-item model in closed form"

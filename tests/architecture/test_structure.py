@@ -57,11 +57,11 @@ def loaded_by(statement: str, blocked: set[str] = frozenset()) -> set[str]:
 def test_the_library_stays_small():
     """Lower these when you can; a reason to raise one belongs into the commit that does."""
     modules = [path.read_text().count("\n") for path in SRC.rglob("*.py")]
-    assert sum(modules) <= 28_310
+    assert sum(modules) <= 28_000
     assert len(modules) <= 157
 
 
-@pytest.mark.parametrize(("command", "modules", "depth"), [("publish", 45, 16), ("train", 41, 16)])
+@pytest.mark.parametrize(("command", "modules", "depth"), [("publish", 45, 16), ("train", 45, 16)])
 @pytest.mark.slow
 def test_a_command_passes_few_modules_and_few_calls(tmp_path, command, modules, depth):
     """Those of ours in which a function runs, command line included."""

@@ -29,7 +29,7 @@ from pricdr.models.methods.linear import (
     popularity_tie_break,
     solve_ease,
 )
-from pricdr.models.training_data import Part, TrainingData
+from pricdr.models.training_data import SourceRows, TrainingData
 from pricdr.testing.contracts import RecommenderContract, release_with_rows
 from tests.models.contracts import bases, of_release
 
@@ -52,7 +52,7 @@ def inputs(kind):
     return TrainingData(
         Ratings(target, users, items),
         source,
-        () if source is None else (Part(slice(0, source.shape[1]), np.ones(USERS, dtype=bool)),),
+        () if source is None else (SourceRows(slice(0, source.shape[1]), np.ones(USERS, dtype=bool)),),
     )
 
 

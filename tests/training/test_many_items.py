@@ -13,7 +13,7 @@ from pricdr.models import PaperCDR
 from pricdr.models.gates import select_newcomers
 from pricdr.models.methods import paper
 from pricdr.models.methods.dmf import TargetStage, TargetStageConfig, TwoTowers
-from pricdr.models.training_data import Part, TrainingData
+from pricdr.models.training_data import SourceRows, TrainingData
 from pricdr.training import rows as sampling
 from pricdr.training.loop import TrainingOptions
 from pricdr.training.rows import LISTED, SparseRows, sample_items
@@ -103,7 +103,7 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
     ratings = matrix(120, 400, 6)
     ids = tuple(map(str, range(400)))
     inputs = TrainingData(
-        Ratings(ratings, ids[:120], ids), np.ones((120, 3), np.float32), (Part(slice(0, 3), np.ones(120, bool)),)
+        Ratings(ratings, ids[:120], ids), np.ones((120, 3), np.float32), (SourceRows(slice(0, 3), np.ones(120, bool)),)
     )
     monkeypatch.setattr(sampling, "LISTED", 10)
     held_out = select_newcomers(inputs, None, seed=1).held_out
@@ -118,6 +118,6 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
 
 def test_the_loss_over_all_items_is_refused_before_it_is_allocated(target, monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
-    inputs = TrainingData(target, np.ones((USERS, 4), np.float32), (Part(slice(0, 4), np.ones(USERS, bool)),))
+    inputs = TrainingData(target, np.ones((USERS, 4), np.float32), (SourceRows(slice(0, 4), np.ones(USERS, bool)),))
     with pytest.raises(InputError, match="the paper's loss over all 1,000,001 items needs about"):
         paper._PaperRun(inputs, PaperCDR(config=paper.PaperConfig(hidden=8, width=4)))

@@ -190,7 +190,7 @@ class Method(ABC):
         data, count = TrainingData.of(own, *releases), len(own.users)
         origins = [
             ReleaseOrigin.of(one, (int(part.present[:count].sum()), count), allow_not_private=allow_not_private)
-            for one, part in zip(releases, data.parts, strict=True)
+            for one, part in zip(releases, data.sources, strict=True)
         ]
         return data, {**trained_on, "releases": tuple(origins)}
 

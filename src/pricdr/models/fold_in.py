@@ -48,7 +48,7 @@ class Encoders:
     history: Tower
     source: Tower | None  # None where no release is used
     rows: Float32Array  # of the releases in use, side by side as ``source`` takes them: one per user of the model
-    parts: tuple[slice, ...]  # the columns of each of those releases
+    columns: tuple[slice, ...]  # the columns of each of those releases
 
     def require_fitting(self, items: int, width: int, releases: int) -> None:
         """Refuse arrays that do not fit each other or the model: its items, numbers in a vector, releases in use."""
@@ -63,9 +63,9 @@ class Encoders:
         sizes = [self.scale, *(largest(part) for tower in (self.history, self.source) if tower for part in tower)]
         if not max(sizes) <= MAX_SCORE or not largest(self.rows) <= MAX_SCORE or not self.scale >= 0:
             raise InputError("the towers of a model must consist of finite numbers")
-        widths = sum(part.stop - part.start for part in self.parts)
-        counted = widths == self.rows.shape[1] and len(self.parts) in (0, releases)
-        if not counted or bool(self.parts) != (self.source is not None):
+        widths = sum(part.stop - part.start for part in self.columns)
+        counted = widths == self.rows.shape[1] and len(self.columns) in (0, releases)
+        if not counted or bool(self.columns) != (self.source is not None):
             raise InputError(f"the rows of a model do not fit {releases} releases in use")
 
     def user_vectors(self, ratings: CSR, rows: Float32Array, trust: Trust) -> Float32Array:
@@ -114,9 +114,9 @@ def with_release(model: FittedModel, newer: "Release", *, allow_not_private: boo
     model = _extended(model, newer.users)
     encoders, places = model.encoders, _places(model, newer)
     assert encoders is not None
-    relations = [_Relation.of(fresh, encoders.rows[places, part]) for part in encoders.parts]
+    relations = [_Relation.of(fresh, encoders.rows[places, part]) for part in encoders.columns]
     best = int(np.argmax([relation.share for relation in relations]))
-    relation, part = relations[best], encoders.parts[best]
+    relation, part = relations[best], encoders.columns[best]
     if relation.common < LEAST_COMMON:
         raise InputError(
             f"the newer release lists {relation.common:,} users whom the model has a row of, and {LEAST_COMMON} are "

@@ -131,7 +131,7 @@ def write_model(folder: Path, model: FittedModel) -> None:
         for index, (weights, bias) in enumerate(model.interaction.layers):
             arrays |= {f"interaction/{index}/weights": weights, f"interaction/{index}/bias": bias}
     if (encoders := model.encoders) is not None:
-        widths = [part.stop - part.start for part in encoders.parts]
+        widths = [part.stop - part.start for part in encoders.columns]
         arrays |= {"encoders/rows": encoders.rows, "encoders/widths": np.array(widths, dtype=np.int64)}
         arrays["encoders/scale"] = np.array([encoders.scale], dtype=np.float32)
         for name, tower in (("history", encoders.history), ("source", encoders.source)):

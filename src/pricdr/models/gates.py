@@ -76,7 +76,7 @@ class Gates:
 
         Where gates are not ``enabled`` (for ablations) a source is always trusted; newcomers still pick an epoch.
         """
-        every = tuple(range(len(data.parts)))
+        every = tuple(range(len(data.sources)))
         if not enabled:
             newcomers = None if validation is None else select_newcomers(data, validation, seed=seed)
             return cls(data, every, chosen.evidence, TRUSTED, newcomers)

@@ -36,7 +36,7 @@ _LONGEST: Final = 10.0  # in median lengths: longer release rows are shortened, 
 _SQUARES_FIT: Final = 1e15  # in single precision up to here; the scale of a release is taken out anyway
 
 
-class Part(NamedTuple):
+class SourceRows(NamedTuple):
     """One source's part of the rows: that of a release, or all of the plaintext ratings."""
 
     columns: slice
@@ -49,7 +49,7 @@ class TrainingData:
 
     target: Ratings
     source: Float32Array | CSR | None  # rows of releases (dense) or ratings (sparse); zero where there is none
-    parts: tuple[Part, ...] = ()  # of ``source``: one for each release
+    sources: tuple[SourceRows, ...] = ()  # of ``source``: one for each release
     others: Ids = ()  # the users of the releases whom the target does not have
 
     @classmethod
@@ -69,14 +69,14 @@ class TrainingData:
         width = sum(release.matrix.shape[1] for release in releases)
         cells = (2 * len(at) + 5 * max((len(release.users) for release in releases), default=0)) * width
         require_memory(4 * cells, f"releases of {width:,} numbers a row, for {len(at):,} users,")
-        rows, parts, start = np.zeros((len(at), width), dtype=np.float32), [], 0
+        rows, sources, start = np.zeros((len(at), width), dtype=np.float32), [], 0
         for release in releases:
             places, own = np.array([at[user] for user in release.users]), standardised(release.matrix)
-            part = Part(slice(start, start := start + own.shape[1]), np.zeros(len(at), dtype=bool))
+            part = SourceRows(slice(start, start := start + own.shape[1]), np.zeros(len(at), dtype=bool))
             rows[places, part.columns] = own
             part.present[places] = True
-            parts.append(part)
-        return cls(target, rows if releases else None, tuple(parts), others)
+            sources.append(part)
+        return cls(target, rows if releases else None, tuple(sources), others)
 
     @classmethod
     def plaintext(cls, target: Ratings, source: Ratings) -> "TrainingData":
@@ -89,23 +89,23 @@ class TrainingData:
             )
         everyone = target.users + tuple(user for user in source.users if user not in own)
         matrix = source.select(users=everyone).matrix
-        return cls(target.select(users=everyone), matrix, (Part(slice(None), np.diff(matrix.indptr) > 0),))
+        return cls(target.select(users=everyone), matrix, (SourceRows(slice(None), np.diff(matrix.indptr) > 0),))
 
     def only(self, kept: Collection[int]) -> "TrainingData":
         """Return the data with these of the sources alone, given by number, for the same users."""
-        if len(kept) == len(self.parts):
+        if len(kept) == len(self.sources):
             return self
         source: Any = self.source
-        rows, parts, start = [], [], 0
-        for part in (self.parts[number] for number in sorted(kept)):
+        rows, sources, start = [], [], 0
+        for part in (self.sources[number] for number in sorted(kept)):
             rows.append(source[:, part.columns])
-            parts.append(Part(slice(start, start := start + rows[-1].shape[1]), part.present))
-        return replace(self, source=np.hstack(rows) if rows else None, parts=tuple(parts))
+            sources.append(SourceRows(slice(start, start := start + rows[-1].shape[1]), part.present))
+        return replace(self, source=np.hstack(rows) if rows else None, sources=tuple(sources))
 
     @cached_property
     def covered(self) -> BoolArray:
         """Return which users have a row of which source: users x sources."""
-        return np.array([part.present for part in self.parts], dtype=bool).reshape(-1, len(self.users)).T
+        return np.array([part.present for part in self.sources], dtype=bool).reshape(-1, len(self.users)).T
 
     @cached_property
     def present(self) -> BoolArray:
@@ -115,7 +115,7 @@ class TrainingData:
     @property
     def narrow(self) -> bool:
         """Return whether every release is narrow."""
-        return not self.is_plaintext and all(part.columns.stop - part.columns.start <= NARROW for part in self.parts)
+        return not self.is_plaintext and all(part.columns.stop - part.columns.start <= NARROW for part in self.sources)
 
     @property
     def users(self) -> Ids:

@@ -148,7 +148,7 @@ class TargetStage:
         rows: Any = self.data.source if source is not None else np.zeros((len(self.data.users), 0), dtype=np.float32)
         if not isinstance(self.network, TwoTowers) or isinstance(source, SparseTower):
             return None
-        parts = tuple(part.columns for part in self.data.parts) if source is not None else ()
+        parts = tuple(part.columns for part in self.data.sources) if source is not None else ()
         scale, tower = float(self.network.log_scale.detach().exp()), None if source is None else tower_of(source)
         return Encoders(scale, tower_of(self.network.user_tower), tower, rows, parts)
 

@@ -293,7 +293,7 @@ class TwoStageMethod(ReleaseMethod):
         # Without validation, the epochs are those that it was given.
         kept = chosen.epochs if validation is None else epochs
         chosen = Chosen(epochs=kept, trust=trust, settings=settings, not_chosen=chosen.not_chosen)
-        return model, gates.noted(chosen) if data.parts else replace(chosen, trust=None)
+        return model, gates.noted(chosen) if data.sources else replace(chosen, trust=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,7 +139,9 @@ class PaperCDR(NetworkMethod, ReleaseMethod):
         gates = Gates.of(data, validation, chosen, seed=self.options.seed, enabled=self.config.gated)
         if gates.refused:
             # Without release rows nothing is reconstructed or aligned: only the target's own towers are left.
-            data = replace(data, parts=tuple(part._replace(present=np.zeros_like(part.present)) for part in data.parts))
+            data = replace(
+                data, sources=tuple(part._replace(present=np.zeros_like(part.present)) for part in data.sources)
+            )
         else:
             data = gates.data
         run = _PaperRun(data, self)

@@ -16,7 +16,7 @@ from tests.attacks.table import FAR, FLAWED, MU, OURS, ROUNDS, SHOWN, TARGETS, T
 @pytest.mark.parametrize("case", FLAWED, ids=str)
 def test_the_attack_breaks_its_flawed_variant(case, rng, record_property):
     tally = case.run(rng=rng)
-    record_property("tally", tally)
+    record_property("tally", str(tally))
     assert tally.refutes(case.claimed), tally
     assert tally.success >= case.surely, tally
     assert not tally.refutes(case.within), tally
@@ -26,7 +26,7 @@ def test_the_attack_breaks_its_flawed_variant(case, rng, record_property):
 @pytest.mark.parametrize("case", [case for case in OURS if not case.target.startswith(SHOWN)], ids=str)  # test_learnt
 def test_ours_stays_within_the_guarantee_and_has_no_more_noise_than_it_needs(case, rng, record_property):
     tallies = case.run(rng=rng)
-    record_property("tallies", tallies)
+    record_property("tallies", str(tallies))
     assert tallies.keys() <= {one.attack for one in FLAWED}
     for attack, tally in tallies.items():
         assert not tally.refutes(case.mu), (attack, tally)

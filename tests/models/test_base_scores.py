@@ -13,11 +13,13 @@ from pricdr.models.base_scores import WEIGHT, best_weight, with_base
 from pricdr.models.catalogue import METHODS
 from pricdr.models.fitted import Chosen
 from pricdr.models.gates import ndcg_of
+from pricdr.models.methods.dmf import TargetStageConfig
 from tests.models.contracts import QUICK
 
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.0, entry_dropout=0.3)
 
 
+TINY = TargetStageConfig(hidden=16, width=8)
 BARELY_TRAINED = replace(QUICK, epochs=1)
 """So that a base has something to add."""
 
@@ -50,7 +52,7 @@ def known():
 def test_scores_are_added_for_users_with_a_history_and_for_nobody_else(planted):
     model, base = (
         method.fit(planted.target, validation=planted.validation)
-        for method in (DMF(options=BARELY_TRAINED), BPR(options=BARELY_TRAINED))
+        for method in (DMF(config=TINY, options=BARELY_TRAINED), BPR(options=BARELY_TRAINED))
     )
     users, warm = np.arange(len(model.users)), np.diff(model.seen.indptr) > 0
     scores = with_base(model, base, 0.5).score(users)
@@ -60,7 +62,7 @@ def test_scores_are_added_for_users_with_a_history_and_for_nobody_else(planted):
 
 
 def test_a_base_that_knows_more_is_used_and_one_that_knows_nothing_is_not(planted):
-    own = DMF(options=BARELY_TRAINED).fit(planted.target, validation=planted.validation)
+    own = DMF(config=TINY, options=BARELY_TRAINED).fit(planted.target, validation=planted.validation)
     perfect = Clairvoyant().fit(planted.target)
     noise = np.random.default_rng(0).standard_normal(perfect.user_vectors.shape).astype(np.float32)
     assert best_weight(own, perfect, planted.validation) > 0

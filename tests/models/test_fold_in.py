@@ -12,10 +12,12 @@ from pricdr.models import BPR, DMF, HeteroCDR, SourceStageConfig
 from pricdr.models.fitted import UNTRUSTED, Basis
 from pricdr.models.fold_in import LEAST_COMMON
 from pricdr.models.gates import ndcg_of
+from pricdr.models.methods.dmf import TargetStageConfig
 from pricdr.testing.contracts import release_with_rows
 from tests.models.contracts import QUICK
 from tests.models.test_several import COLD, ITEMS, TASTES, USERS, made_up, released, tastes, world  # noqa: F401
 
+FAST, TINY = replace(QUICK, batch=100, epochs=5), TargetStageConfig(hidden=32, width=16)
 SMALL = HeteroCDR(config=SourceStageConfig(hidden=32, width=16, base="dmf"), options=replace(QUICK, batch=100))
 
 
@@ -41,7 +43,7 @@ def test_the_towers_give_every_user_the_vector_that_training_gave(model):
     np.testing.assert_allclose(again, model.user_vectors, atol=1e-4)
 
 
-@pytest.mark.parametrize("method", [DMF(options=QUICK), SMALL], ids=lambda one: one.name)
+@pytest.mark.parametrize("method", [DMF(config=TINY, options=FAST), SMALL], ids=lambda one: one.name)
 def test_a_user_who_comes_later_is_served_as_one_with_the_same_history(world, first, method):  # noqa: F811
     target, validation = world
     given = first if method is SMALL else None
@@ -108,14 +110,14 @@ def test_a_folded_model_is_saved_whole_and_fits_no_split_any_more(model, tmp_pat
 def test_what_cannot_be_folded_in_is_refused_with_a_reason(model, world, tastes, refused):  # noqa: F811
     target, validation = world
     some = Ratings.from_triples(["a"], [model.items[0]])
-    alone = DMF(options=QUICK).fit(target, validation=validation)
+    alone = DMF(config=TINY, options=FAST).fit(target, validation=validation)
     newer = released(tastes, 23)
     few = released(tastes, 24, users=range(340, 400))
     noise, strangers = released(0 * tastes, 25), replace(newer, users=tuple(f"x{user}" for user in newer.users))
     private = replace(newer, certificate=newer.certificate.model_copy(update={"private": False}))
     for call, rule in (
         (lambda: model.with_ratings(Ratings.from_triples(["a"], ["unheard of"])), "none of the 1 rated items"),
-        (lambda: BPR().fit(target, validation=validation).with_ratings(some), "method bpr keeps no towers"),
+        (lambda: BPR(options=FAST).fit(target, validation=validation).with_ratings(some), "method bpr keeps no towers"),
         (lambda: model.without_histories().with_ratings(some), "keeps no towers"),
         (lambda: alone.with_release(newer), "uses no release"),
         (lambda: model.with_release(few), f"lists 10 users whom the model has a row of, and {LEAST_COMMON} are needed"),

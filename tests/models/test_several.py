@@ -9,7 +9,7 @@ from pricdr import FittedModel, Release
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError, ParameterError
-from pricdr.models import EASERelease, HeteroCDR, RidgeRelease, SourceStageConfig
+from pricdr.models import Chosen, EASERelease, HeteroCDR, RidgeRelease, SourceStageConfig, Trust
 from pricdr.models.base import MAX_SOURCES
 from pricdr.models.gates import SIGNIFICANCE, ndcg_of
 from pricdr.testing.contracts import release_with_rows
@@ -108,6 +108,15 @@ def test_what_was_chosen_is_followed(world, good):
     followed = SMALL.fit(target, [noise, *good], chosen=measured.chosen)
     assert followed.chosen.used == measured.chosen.used == (1, 2)
     assert followed.chosen.evidence == measured.chosen.evidence
+
+
+def test_a_choice_not_to_trust_is_carried_over_whole(world, good):
+    target, _ = world
+    chosen = Chosen(epochs={"target": 1}, trust=Trust(0.0, 0.0), evidence=(0.005, 0.005), used=(0, 1))
+    model = SMALL.fit(target, good, chosen=chosen)
+    assert model.chosen == chosen
+    ((numbers, everyone),) = model.release_groups()
+    assert (numbers, everyone.all()) == ((), True)
 
 
 def test_a_list_of_one_is_that_one(world, good):

@@ -285,9 +285,9 @@ class FittedModel:
 
     def release_groups(self) -> list[tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:
         """Return masks of users by the releases that serve them, numbered from 1, none last; one mask if too many."""
-        used = self.chosen.used
-        numbers = np.arange(self.in_release.shape[1]) if used is None else np.array(used, dtype=np.int64)
-        table = self.in_release if len(numbers) == self.in_release.shape[1] else self.in_release[:, :0]
+        used, table = self.chosen.used, self.in_release
+        # No column where what was chosen says that none is trusted.
+        numbers = np.array(used or range(table.shape[1]), dtype=np.int64)[: table.shape[1]]
         combinations = np.unique(table, axis=0)[::-1]
         if len(combinations) > _MAX_GROUPS:
             every, covered = tuple((numbers + 1).tolist()), np.asarray(table.any(axis=1))

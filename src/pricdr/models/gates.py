@@ -82,8 +82,8 @@ class Gates:
             return cls(data, every, chosen.evidence, TRUSTED, newcomers)
         if validation is None and chosen.trust is not None:
             used = every if chosen.used is None else chosen.used
-            used = () if chosen.trust == UNTRUSTED else used
-            return cls(data.only(used), used, chosen.evidence, chosen.trust, None)
+            trusted = () if chosen.trust == UNTRUSTED else used
+            return cls(data.only(trusted), used, chosen.evidence, chosen.trust, None)
         evidence = None if data.is_plaintext else tuple(p_value(data.only([number])) for number in every)
         passed = tuple(number for number in every if evidence is None or evidence[number] <= SIGNIFICANCE)
         if not passed:

@@ -8,7 +8,7 @@ import pytest
 from pricdr import FittedModel
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError
-from pricdr.models import BPR, DMF, HeteroCDR, SourceStageConfig
+from pricdr.models import BPR, DMF, Chosen, HeteroCDR, SourceStageConfig, Trust
 from pricdr.models.fitted import UNTRUSTED, Basis
 from pricdr.models.fold_in import LEAST_COMMON
 from pricdr.models.gates import ndcg_of
@@ -85,6 +85,23 @@ def test_a_newer_release_serves_users_who_joined_and_sharpens_the_rows_of_others
     assert joined > 0.1
     assert [one.sha256 for one in later.origin.releases][1:] == [newer.sha256()]
     assert {one.basis for one in later.recommend(["u399"], k=3)} == {Basis.RELEASE}
+
+
+def test_of_several_releases_the_newer_one_follows_that_which_it_is_related_to(world, tastes):  # noqa: F811
+    """The first lists nobody whom the newer one lists; the second is its elder."""
+    target, _ = world
+    given = [released(tastes, 60, users=range(0, 400, 2)), released(tastes, 61, users=range(1, 400, 2))]
+    chosen = Chosen(epochs={"target": 2, "source": 2}, trust=Trust(0.0, 1.0))
+    model = SMALL.fit(target, given, chosen=chosen)
+    later = model.with_release(released(tastes, 62, users=range(1, 400, 2)))
+    first, second = model.encoders.columns
+    assert np.array_equal(later.encoders.rows[:, first], model.encoders.rows[:, first])
+    assert not np.array_equal(later.encoders.rows[:, second], model.encoders.rows[:, second])
+
+
+def test_more_releases_than_a_folder_takes_are_refused_when_saving(model, tmp_path, refused):
+    many = replace(model, origin=replace(model.origin, releases=model.origin.releases * 65))
+    assert "at most 64 releases" in refused(lambda: many.save(tmp_path / "model"))
 
 
 def test_users_of_a_newer_release_alone_are_added(model, tastes):  # noqa: F811

@@ -115,8 +115,8 @@ def with_release(model: FittedModel, newer: "Release", *, allow_not_private: boo
     encoders, places = model.encoders, _places(model, newer)
     assert encoders is not None
     relations = [_Relation.of(fresh, encoders.rows[places, part]) for part in encoders.columns]
-    best = int(np.argmax([relation.share for relation in relations]))
-    relation, part = relations[best], encoders.columns[best]
+    best, relation = max(enumerate(relations), key=lambda one: (one[1].share, one[1].common))
+    part = encoders.columns[best]
     if relation.common < LEAST_COMMON:
         raise InputError(
             f"the newer release lists {relation.common:,} users whom the model has a row of, and {LEAST_COMMON} are "
@@ -142,7 +142,7 @@ class _Relation(NamedTuple):
     """How the rows of a newer release are related to those of an older one."""
 
     common: int  # users who have a row in both
-    share: float  # of the old rows' variance, explained for users who were left out of the regression
+    share: float  # of the old rows' variance, explained for users left out of the regression; 0 of too few users
     weights: Float32Array  # newer rows · weights ≈ old rows
 
     @classmethod
@@ -154,7 +154,7 @@ class _Relation(NamedTuple):
         for fitted in (half, ~half):
             predicted = fresh[~fitted] @ _ridge(fresh[fitted], old[fitted])
             error += float(np.square(predicted - old[~fitted]).sum())
-        share = 1 - error / max(float(np.square(old).sum()), 1e-12)
+        share = 1 - error / max(float(np.square(old).sum()), 1e-12) if len(old) >= LEAST_COMMON else 0.0
         return cls(len(old), max(share, 0.0), _ridge(fresh, old))
 
 

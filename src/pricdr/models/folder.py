@@ -116,6 +116,10 @@ def write_model(folder: Path, model: FittedModel) -> None:
     """Write ``model`` into an existing folder."""
     if model.origin is None:
         raise InputError("only a model that was fitted can be saved: this one does not say what it was trained on")
+    if len(model.origin.releases) > MAX_RELEASES:
+        raise InputError(
+            f"a model is kept with at most {MAX_RELEASES} releases, those folded in included: train it again"
+        )
     if not is_name(model.method):
         raise InputError(f"method {shorten(model.method)} is no name of a method: small letters, digits, - and _")
     arrays = {

@@ -261,7 +261,7 @@ class TwoStageMethod(ReleaseMethod):
             own = replace(log, network=method.name)
             base, found = method._train(data.only(()), validation=validation, chosen=chosen, log=own)
             require_vectors(base)
-            epochs |= found.epochs
+            epochs, settings = {**found.epochs}, {**settings, **found.settings}
         target_stage = TargetStage(self._target_network, gates.data, self.config, self.options)
 
         def train(run: TrainableNetwork, name: str, held_out: HeldOut | None) -> None:
@@ -288,7 +288,7 @@ class TwoStageMethod(ReleaseMethod):
             model = source_stage.fitted_model(self.name, trust)
         if base is not None:
             if validation is not None:
-                settings = {WEIGHT: best_weight(model, base, validation)}
+                settings = {**settings, WEIGHT: best_weight(model, base, validation)}
             model = with_base(model, base, settings[WEIGHT])
         # Without validation, the epochs are those that it was given.
         kept = chosen.epochs if validation is None else epochs

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pricdr import __version__
@@ -37,6 +37,7 @@ from pricdr.privacy.steps import (
 )
 from pricdr.privacy.strategies import BY_NAME, strategy_named
 from pricdr.privacy.strategies.base import Strategy
+from pricdr.privacy.strategies.continued import Continued
 from pricdr.privacy.strategies.spectral import Spectral
 from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
@@ -48,12 +49,14 @@ from pricdr.release.certificate import (
     InputStatement,
     NoiseSource,
     NoiseStatement,
+    SeriesStatement,
     StrategyStatement,
     require_issuer,
     today,
 )
 from pricdr.release.certify import bounds_statement, issue, ledger_statement
 from pricdr.release.readme import cautions
+from pricdr.release.series import place, series_id, to_continue
 
 if TYPE_CHECKING:
     from pricdr.alignment.messages import AlignmentRecord
@@ -73,11 +76,20 @@ class Prepared:
     unlisted: RatingsSource | None  # ratings of others, where the strategy learns from them too
     steps: tuple[CalibratedStep, ...]
     draft: Certificate  # what a certificate cannot derive
+    before: Release | None  # of a series, the release that this one follows
 
     def certificate(self, balance: Balance | None = None) -> Certificate:
         """Return the certificate; without a ledger's line unless that has been paid."""
         line = None if balance is None else ledger_statement(balance)
-        return issue(self.draft.model_copy(update={"ledger": line}), self.steps)
+        return issue(self.draft.model_copy(update={"ledger": line, "series": self.series_at(balance)}), self.steps)
+
+    def series_at(self, balance: Balance | None) -> SeriesStatement | None:
+        """Return the place in the series: one release that was paid for and never arrived leaves its own empty."""
+        series, line = self.draft.series, None if self.before is None else self.before.certificate.ledger
+        if series is None or balance is None or line is None or line.opening != balance.opening:
+            return series
+        ahead = max(1, len(balance.spends) - line.releases)
+        return series.model_copy(update={"place": series.before_place + ahead})
 
     @property
     def cost(self) -> Cost:
@@ -203,7 +215,8 @@ def dry_run(
     balance = None if ledger is None else ledger.after(**ready.cost)
     certificate = ready.certificate()
     if balance is not None:
-        certificate = certificate.model_copy(update={"ledger": ledger_statement(balance, foreseen=True)})
+        line = ledger_statement(balance, foreseen=True)
+        certificate = certificate.model_copy(update={"ledger": line, "series": ready.series_at(balance)})
     counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
     work = estimate(ready.steps, ratings=counted, items=len(ready.selected.items))
     return DryRun(guarantee=guarantee, certificate=certificate, balance=balance, work=work)
@@ -237,6 +250,10 @@ def prepare(
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
     guide = _guide_statement(strategy, selected.users, allow_not_private_guide)
+    series = before = None
+    if isinstance(strategy, Continued):
+        promises = not insecure_no_noise and insecure_seed is None
+        strategy, before, series = _continuing(strategy, guarantee, bounds, ratings.threshold, promises=promises)
     strategy = strategy.resolved(guarantee, selected.users)
     if strategy.dim is None:
         raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
@@ -270,6 +287,7 @@ def prepare(
             alignment=_alignment_statement(alignment, users),
         ),
         guide=guide,
+        series=series,
         ledger=None,
         software=f"pricdr {__version__}",
         issuer=issuer,
@@ -284,6 +302,7 @@ def prepare(
         unlisted=ratings.outside(selected.users, selected.items) if strategy.learns_from_unlisted else None,
         steps=steps,
         draft=draft,
+        before=before,
     )
 
 
@@ -394,3 +413,30 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
         unit=promise.unit,
         missing_users=len(set(users) - set(release.users)),  # a fact about two lists, not about ratings
     )
+
+
+def _continuing(
+    strategy: Continued, guarantee: Guarantee, bounds: Bounds, threshold: float | None, *, promises: bool
+) -> tuple[Continued, Release, SeriesStatement]:
+    """Return the strategy along releases that were checked, the newest of them, and what the certificate says."""
+    for release in strategy.before:
+        if not isinstance(release, Release):
+            raise InputError("a series goes on from releases (pricdr.Release.load)")
+        if promises and not release.certificate.private:
+            raise InputError(
+                f"the release at place {place(release)} of the series is NOT PRIVATE: begin another series"
+            )
+    series = to_continue(tuple(one for one in strategy.before if isinstance(one, Release)))
+    newest = series.newest
+    c = newest.certificate
+    for what, own, theirs in (
+        ("unit", guarantee.unit.value, c.unit),
+        ("bounds", bounds_statement(bounds), c.bounds),
+        ("threshold", threshold, c.input.threshold),
+    ):
+        if own != theirs:
+            raise ParameterError(f"{what} {own} differs from that of the series, {theirs}: its releases are added up")
+    statement = SeriesStatement(
+        first=series_id(newest), place=place(newest) + 1, before=newest.sha256(), before_place=place(newest)
+    )
+    return replace(strategy, before=series.members), newest, statement

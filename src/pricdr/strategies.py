@@ -2,6 +2,7 @@
 
 from pricdr.privacy.strategies import register
 from pricdr.privacy.strategies.base import GuideRows, Projection, Strategy
+from pricdr.privacy.strategies.continued import Continued
 from pricdr.privacy.strategies.features import Features
 from pricdr.privacy.strategies.guided import Guided
 from pricdr.privacy.strategies.random_projections import JLT, SJLT
@@ -10,6 +11,7 @@ from pricdr.privacy.strategies.spectral import LearnFrom, Spectral
 __all__ = [
     "JLT",
     "SJLT",
+    "Continued",
     "Features",
     "GuideRows",
     "Guided",

@@ -100,8 +100,8 @@ def test_of_several_releases_the_newer_one_follows_that_which_it_is_related_to(w
 
 
 def test_more_releases_than_a_folder_takes_are_refused_when_saving(model, tmp_path, refused):
-    many = replace(model, origin=replace(model.origin, releases=model.origin.releases * 65))
-    assert "at most 64 releases" in refused(lambda: many.save(tmp_path / "model"))
+    many = replace(model, origin=replace(model.origin, releases=model.origin.releases * 513))
+    assert "at most 512 releases" in refused(lambda: many.save(tmp_path / "model"))
 
 
 def test_users_of_a_newer_release_alone_are_added(model, tastes):  # noqa: F811

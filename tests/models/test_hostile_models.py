@@ -296,7 +296,7 @@ def test_a_description_that_is_not_ours_is_refused(folder, description):
     known = JSON.get(description)
     text = description if known is None else json.dumps(json.loads(file.read_text()) | known)
     file.write_text(text, encoding="utf-8")
-    version = ["schema_version 5, this software reads 6: train it again"] if description == "version 5" else []
+    version = ["schema_version 5, this software reads 7: train it again"] if description == "version 5" else []
     refuses(file.parent, "model.json", *version)
 
 

@@ -10,7 +10,6 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import Chosen, EASERelease, HeteroCDR, RidgeRelease, SourceStageConfig, Trust
-from pricdr.models.base import MAX_SOURCES
 from pricdr.models.gates import SIGNIFICANCE, ndcg_of
 from pricdr.testing.contracts import release_with_rows
 from tests.models.contracts import QUICK
@@ -144,7 +143,7 @@ def _strangers(release: Release) -> Release:
         (lambda a, b: [a, _not_private(b)], InputError, "marked NOT PRIVATE"),
         (lambda a, b: [a, _of_users(b)], ParameterError, "different units (rating, user)"),
         (lambda a, b: [a, _strangers(b)], InputError, "none of the release's 400 users"),
-        (lambda a, b: [a, b] * MAX_SOURCES, ParameterError, "at most 16 releases, got 32"),
+        (lambda a, _: [replace(a, matrix=a.matrix + n) for n in range(17)], ParameterError, "16 sources, got 17"),
     ],
     ids=["twice", "not private", "another unit", "disjoint", "too many"],
 )

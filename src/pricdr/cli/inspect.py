@@ -1,5 +1,6 @@
 """``pricdr inspect``: the certificate for people; of two releases, which promises more and what else changed."""
 
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,8 +20,10 @@ _MAX_LENGTH: Final = 80  # characters of a value that is shown on the line of it
 
 
 def inspect(
-    folder: Annotated[Path, Argument(metavar="A", help="The release folder.")],
-    other: Annotated[Path | None, Argument(metavar="[B]", help="Another, to compare with.")] = None,
+    folders: Annotated[
+        list[Path],
+        Argument(metavar="A [B…]", help="The release folder; another to compare with; or those of a series."),
+    ],
     public_key: PublicKeyOption = None,
     json_output: JsonOption = None,
     html: Annotated[Path | None, Option(help="Also write one page to file away, with the curve of detections.")] = None,
@@ -29,18 +32,29 @@ def inspect(
 
     Given two, print which of them promises more, to whom and by how much, and then every change: exit 0 if nothing
     differs, 1 if something does, and 2 if one cannot be read or does not verify. Two publications of the same ratings
-    always differ: their noise does.
+    always differ: their noise does. Of releases of one series, print what they cost and say together.
     """
     from pricdr.files import write_new
-    from pricdr.release.inspection import Inspection, difference, render_inspection
+    from pricdr.release.inspection import Inspection, SeriesSummary, difference, render_inspection
+    from pricdr.release.series import Series, place, series_id
 
-    if other is not None:
+    if len(folders) > 1:
         if html is not None:
-            raise ParameterError(f"--html {html}: the page shows one release, not two")
-        found = difference(_verified(folder, public_key), _verified(other, public_key))
-        _say_difference(found, folder, other)
-        write_json(json_output, {"before": str(folder), "after": str(other), **found.to_dict()})
+            raise ParameterError(f"--html {html}: the page shows one release, not several")
+        releases = [_verified(folder, public_key) for folder in folders]
+        if len({series_id(release) for release in releases}) == 1 and len({*map(place, releases)}) > 1:
+            summary = SeriesSummary.of(Series(tuple(releases)))
+            say(f"{len(folders)} releases of one series")
+            say_list(summary.sentences)
+            write_json(json_output, asdict(summary))
+            return 0
+        if len(folders) > 2:
+            raise ParameterError("two releases are compared, or several of one series: these are not of one series")
+        found = difference(*releases)
+        _say_difference(found, *folders)
+        write_json(json_output, {"before": str(folders[0]), "after": str(folders[1]), **found.to_dict()})
         return 0 if found.same else 1
+    (folder,) = folders
     require_page(html)
     inspection = Inspection(pricdr.verify(folder, public_key=public_key), key_given=public_key is not None)
     for section in inspection.sections():

@@ -3,19 +3,22 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from typer import Context, Option
 
 import pricdr
-from pricdr.cli.console import LOG_JSON, answer, warn
+from pricdr.cli.console import LOG_JSON, answer, progress_bar, warn
 from pricdr.errors import ParameterError
 from pricdr.extensions import Registry
 from pricdr.files import require_local, require_writable, write_new
+
+if TYPE_CHECKING:
+    from pricdr.release.series import Series
 
 T = TypeVar("T")
 _PINNED = "PRICDR_PUBLIC_KEY"
@@ -83,6 +86,31 @@ def check_revocations(release: "pricdr.Release | None", folder: Path | None) -> 
     if release.certificate.signed_by is None:
         warn("the release is not signed: no notice can revoke it")
     return f"no notice in {folder} revokes it ({count:,} read)"
+
+
+def read_releases(
+    paths: Iterable[Path], public_key: Path | None = None, *, allow_unverified: bool = False
+) -> "list[pricdr.Release]":
+    """Return the releases in these folders, and in folders of releases, verified unless that is switched off."""
+    if not paths:
+        refuse_unused_key(public_key, "there is no release")
+    if public_key is not None and allow_unverified:
+        pinned = "a public key is pinned (--public-key or PRICDR_PUBLIC_KEY)"
+        raise ParameterError(f"--allow-unverified checks no signature, and {pinned}: remove one of the two")
+    found = []
+    for path in paths:
+        inside = sorted(file.parent for file in path.glob("*/certificate.json"))
+        for folder in inside if inside and not (path / "certificate.json").exists() else [path]:
+            with progress_bar(f"reading {folder}"):
+                found.append(pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified))
+    return found
+
+
+def warn_of_missing(series: "Series") -> None:
+    """Warn of places of a series that no release is at."""
+    if missing := series.missing:
+        shown = ", ".join(map(str, missing[:_MAX_WARNINGS])) + (" and more" if len(missing) > _MAX_WARNINGS else "")
+        warn(f"the series has no release at place {shown}: it failed, was lost or revoked, or was not given")
 
 
 def name_given(registry: Registry[T], text: str) -> str:

@@ -19,7 +19,18 @@ from typer import Argument, Option
 
 import pricdr.memory
 from pricdr.cli.console import LOG_JSON, log_event, note_spent, open_log, progress_bar, say, say_list, warn
-from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
+from pricdr.cli.options import (
+    DEFAULT_UNIT,
+    DimOption,
+    JsonOption,
+    UnitName,
+    check_revocations,
+    pinned_key,
+    read_releases,
+    refuse_given,
+    warn_of_missing,
+    write_json,
+)
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
 from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, shown, warn_of_stars
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
@@ -33,7 +44,9 @@ if TYPE_CHECKING:
     from pricdr._publish import DryRun
     from pricdr.data.ids import Ids
     from pricdr.data.reading.read import Reading
+    from pricdr.privacy.steps import Declared
     from pricdr.release.certificate import Certificate
+    from pricdr.release.series import Series
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 refused by the ledger; 2 bad input or usage, a disk or a cluster that failed; 75 another "
@@ -50,18 +63,24 @@ def publish(
         str | None, Argument(help=f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}.")
     ] = None,
     strategy: Annotated[
-        str,
+        str | None,
         Option(
             metavar="NAME",
             autocompletion=BY_NAME.complete,
             help="spectral learns taste directions from the ratings, inside the promise; guided learns them along a "
             "release of the other party; features takes public item features; jlt and sjlt are the paper's. Others by "
-            'name ("pricdr list" names them) or as module:Class.',
+            'name ("pricdr list" names them) or as module:Class.  [default: spectral]',
         ),
-    ] = DEFAULT_STRATEGY,
+    ] = None,
     dim: DimOption = None,
     guide: Annotated[Path | None, Option(help="guided: the other party's release folder, over the same users.")] = None,
-    unit: UnitOption = DEFAULT_UNIT,
+    continues: Annotated[
+        list[Path] | None,
+        Option(help="Go on from these releases, or a folder of them: the next of a series, to be added up."),
+    ] = None,
+    unit: Annotated[
+        UnitName | None, Option(help="Protect one rating, or all ratings of one user.  [default: rating]")
+    ] = None,
     clip: Annotated[
         float | None,
         Option(help="unit user: the largest sum of a user's ratings; for features, jlt, sjlt the largest row norm."),
@@ -99,7 +118,8 @@ def publish(
     if settings.log is not None:
         open_log(settings.log)
     log_event("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
-    guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit))
+    key = None if sign is None else read_private_key(sign)
+    guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit or DEFAULT_UNIT))
     if {rating_bound is not None, rating_step is not None} != {values}:
         raise ParameterError("--values, --rating-bound and --rating-step go together: nothing is guessed from the data")
     if values and threshold is not None:
@@ -107,9 +127,22 @@ def publish(
     bounds = pricdr.Bounds(
         rating_bound=rating_bound, rating_step=1.0 if rating_step is None else rating_step, clip=clip
     )
+    before = None
+    if continues:
+        own = {
+            "--strategy": strategy,
+            "--dim": dim,
+            "--guide": guide,
+            "--unit": unit,
+            "--clip": clip,
+            "--values": values,
+        }
+        refuse_given(own, "--continues takes it over from the series")
+        before, declared, counted_from = _series(continues, settings, key)
+        guarantee, bounds, strategy = replace(guarantee, unit=declared.unit), declared.bounds, "continued"
+        threshold = counted_from if threshold is None else threshold
     bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
-    chosen = complete_strategy(strategy, guarantee, dim, settings, guide, items)
-    key = None if sign is None else read_private_key(sign)
+    chosen = complete_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim, settings, guide, items, before)
     arguments: dict[str, Any] = {
         "guarantee": guarantee,
         "strategy": chosen,
@@ -281,6 +314,25 @@ def _say_input(reading: "Reading[Any]", arguments: Mapping[str, Any]) -> None:
                 f"--values: of {len(selected):,} ratings {clamped:,} lie outside [0, {bounds.largest:g}] and are "
                 f"clamped, {rounded:,} others are not multiples of {bounds.rating_step:g} and are rounded"
             )
+
+
+def _series(
+    paths: list[Path], settings: PublishSettings, key: "Ed25519PrivateKey | None"
+) -> "tuple[Series, Declared, float | None]":
+    """Return the series to go on from, none of it revoked and all signed by this key, and what it declared."""
+    from pricdr.release.certify import declared_by
+    from pricdr.release.series import to_continue
+    from pricdr.signing import public_text
+
+    releases = read_releases(paths, settings.public_key or pinned_key())
+    for release in releases:
+        check_revocations(release, settings.revocations)
+    series = to_continue(releases)
+    certificate = series.newest.certificate
+    if certificate.signed_by != (None if key is None else public_text(key.public_key())):
+        raise ParameterError("--sign must be the key that signed the series, or absent where nobody did")
+    warn_of_missing(series)
+    return series, declared_by(certificate), certificate.input.threshold
 
 
 def _read_lists(users: Path | None, items: Path | None) -> dict[str, Any]:

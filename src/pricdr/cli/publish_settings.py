@@ -11,6 +11,7 @@ from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.strategies import BY_NAME, require_arguments
 
 if TYPE_CHECKING:
+    from pricdr.release.series import Series
     from pricdr.strategies import Strategy
 
 DEFAULT_STRATEGY: Final = "spectral"
@@ -27,9 +28,11 @@ class PublishSettings(InputSettings):
     allow_not_private_guide: bool = False
     """guided: accept a guide that is NOT PRIVATE; it is disclosed."""
     public_key: Path | None = None
-    """guided: require that this key (a PEM file) signed the guide. Without it, the variable PRICDR_PUBLIC_KEY."""
+    """guided, continues: require that this key (a PEM file) signed the guide, or the releases before. Without it, the
+    variable PRICDR_PUBLIC_KEY."""
     revocations: Path | None = None
-    """guided: refuse a guide that a notice in this folder revokes, signed by the guide's own key."""
+    """guided, continues: refuse the guide, or a release before, that a notice in this folder revokes, signed by its
+    own key."""
     item_features: Path | None = None
     """features: a public table of items (csv, tsv, parquet) with a column item, and numeric columns or one named tags
     (war|history)."""
@@ -58,6 +61,7 @@ class PublishSettings(InputSettings):
 ConfigOption: TypeAlias = Annotated[PublishSettings | None, config_option(PublishSettings)]
 _FIELDS: Final = {"fill_guide": "allow_missing", "item_features": "features"}  # what strategies call otherwise
 _GIVEN_BY: Final = {
+    "before": "--continues: the releases before it",
     "guide": "--guide: a release folder of the other party",
     "features": "item-features in --config: a public table of items",
 }
@@ -85,9 +89,10 @@ def complete_strategy(
     settings: PublishSettings,
     guide: Path | None,
     items: Path | None,
+    before: "Series | None" = None,
 ) -> "Strategy":
     """Return the strategy with everything it needs to run; settings of another strategy are refused."""
-    if guide is None:
+    if guide is None and before is None:
         refuse_unused_key(settings.public_key, "there is no --guide; to sign a release, give --sign the private key")
         for setting in ("allow_not_private_guide", "revocations"):
             if getattr(settings, setting):
@@ -103,11 +108,12 @@ def complete_strategy(
         guide=None if guide is None else _verified(guide, settings),
         fill_guide=settings.fill_guide or None,
         refine=settings.refine,
+        before=None if before is None else before.members,
     )
     if settings.buckets is not None and (settings.learn_from != "all" or items is not None):
         raise ParameterError("buckets belongs to learn-from all without --items: nothing else is hashed")
     for need in strategy.needs:
-        if getattr(strategy, need) is None:
+        if not getattr(strategy, need):
             raise ParameterError(f"--strategy {strategy.name} needs {_GIVEN_BY[need]}")
     return strategy
 

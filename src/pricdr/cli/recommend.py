@@ -9,7 +9,7 @@ from typer import Argument, Option
 import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import PublicKeyOption, refuse_given
+from pricdr.cli.options import PublicKeyOption, read_releases, refuse_given
 from pricdr.errors import BusyError, InputError, ParameterError
 
 
@@ -20,7 +20,8 @@ def recommend(
     users: Annotated[Path | None, Option(help="Only these users, one id a line.  [default: all]")] = None,
     k: Annotated[int, Option("-k", help="Items per user.")] = 10,
     release: Annotated[
-        Path | None, Option(help="A newer release of the same source: its rows are folded in, without training again.")
+        list[Path] | None,
+        Option(help="A newer release of the same source, or all of its series: folded in, without training again."),
     ] = None,
     seen: Annotated[Path | None, Option(help="Ratings whose items are left out, user by user.")] = None,
     threshold: Annotated[float | None, Option(help="With --seen: only rows rated at least this.")] = None,
@@ -64,9 +65,10 @@ def recommend(
         return
     if release is not None:
         known = len(fitted.users)
-        with progress_bar(f"folding in {release}"):
-            fitted = fitted.with_release(pricdr.Release.load(release, public_key=public_key))
-        say(f"folded in {release}: {len(fitted.users) - known:,} users are new to the model")
+        newer = read_releases(release, public_key)
+        with progress_bar("folding in"):
+            fitted = fitted.with_release(newer)
+        say(f"folded in {', '.join(map(str, release))}: {len(fitted.users) - known:,} users are new to the model")
     histories = None if seen is None else how.read(seen, threshold).ratings
     ids = fitted.users if users is None else pricdr.read_ids(users)
     if resume and not kept_parts(out):

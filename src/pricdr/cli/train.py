@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pricdr.data.splits import HeldOut
     from pricdr.models.base import Method
     from pricdr.models.fitted import Chosen
+    from pricdr.release.series import Series
     from pricdr.training.checkpoints import Checkpoints
 
 _CHECKPOINT: Final = "checkpoint"
@@ -34,7 +35,8 @@ def train(
     out: Annotated[Path, Option(help="The model folder to create.")],
     data: Annotated[Path | None, Argument(help=f"A split folder, or the target's ratings: {reading.FILES}.")] = None,
     release: Annotated[
-        list[Path] | None, Option(help="A source party's release folder, or a folder of several; may be given again.")
+        list[Path] | None,
+        Option(help="A source's release folder, or a folder of several; may be given again. A series is added up."),
     ] = None,
     source: Annotated[Path | None, Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext.")] = None,
     method: Annotated[
@@ -86,6 +88,7 @@ def train(
         from pricdr._transfer import transfer
         from pricdr.models.folder import write_model
     from pricdr.data.reading.text_files import read_toml
+    from pricdr.release.series import by_series
     from pricdr.training.run_log import RunLog
 
     own = {} if config is None else read_toml(config)
@@ -103,7 +106,7 @@ def train(
     configured = _configured(method or "hetero", preset, own, config) if measured is None else method_of(measured)
     configured = _with_flags(configured, epochs=epochs, seed=seed, device=device, bf16=bf16 or None)
     require_absent(out)
-    received = _received(release or (), public_key, allow_unverified=allow_unverified)
+    received = options.read_releases(release or (), public_key, allow_unverified=allow_unverified)
     looked_up: Sequence[pricdr.Release | None] = received or (None,)
     for each in looked_up:
         options.check_revocations(each, revocations)
@@ -113,8 +116,8 @@ def train(
     if source is not None:
         warn("the source is read in plaintext: this model is NOT PRIVATE")
         plaintext = how.read_some(source, threshold).ratings.positives()
-    for each in received:
-        _say_coverage(ratings, each)
+    for source_rows in by_series(received):
+        _say_coverage(ratings, source_rows)
     if start is not None and validation is None and measured is None:
         raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
     trained_on = f"{'a split' if on_split else 'all ratings'} {ratings.fingerprint()[:12]}"
@@ -212,23 +215,6 @@ def _compare_with_measured(
         warn(f"these are not the releases that {like} was measured with: its trust is carried over anyway")
 
 
-def _received(paths: Sequence[Path], public_key: Path | None, *, allow_unverified: bool) -> "list[pricdr.Release]":
-    """Return the releases in these folders, and in folders of releases, verified unless that is switched off."""
-    if not paths:
-        options.refuse_unused_key(public_key, "there is no --release")
-        return []
-    if public_key is not None and allow_unverified:
-        pinned = "a public key is pinned (--public-key or PRICDR_PUBLIC_KEY)"
-        raise ParameterError(f"--allow-unverified checks no signature, and {pinned}: remove one of the two")
-    found = []
-    for path in paths:
-        inside = sorted(file.parent for file in path.glob("*/certificate.json"))
-        for folder in inside if inside and not (path / "certificate.json").exists() else [path]:
-            with progress_bar(f"reading {folder}"):
-                found.append(pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified))
-    return found
-
-
 @contextmanager
 def _resumable(
     out: Path, start: Path | None, method: "Method", trained_on: str, *, resume: bool
@@ -283,14 +269,16 @@ def _resumable(
             shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _say_coverage(ratings: "pricdr.Ratings", release: "pricdr.Release") -> None:
-    """Say how many users the release covers, before training starts."""
+def _say_coverage(ratings: "pricdr.Ratings", source: "Series") -> None:
+    """Say how many users a release covers, or the sum of a series, before training starts."""
     from pricdr.models.training_data import unshared_ids
 
-    covered, users = len(set(ratings.users) & set(release.users)), len(ratings.users)
-    say(f"the release covers {covered:,} of {users:,} users")
+    covered, users, members = len(set(ratings.users) & set(source.users)), len(ratings.users), len(source.members)
+    what = "the release covers" if members == 1 else f"the {members} releases of the series, added up, cover"
+    say(f"{what} {covered:,} of {users:,} users")
+    options.warn_of_missing(source)
     if 0 < covered < _FEW * users:  # none at all is refused
-        warn(f"that is few: {unshared_ids(ratings.users, release.users)}")
+        warn(f"that is few: {unshared_ids(ratings.users, source.users)}")
 
 
 def _say_chosen(chosen: "Chosen", how: str) -> None:

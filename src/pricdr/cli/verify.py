@@ -7,18 +7,35 @@ from typer import Argument
 
 import pricdr
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import PublicKeyOption, RevocationsOption, check_revocations
+from pricdr.cli.options import PublicKeyOption, RevocationsOption, check_revocations, warn_of_missing
+from pricdr.errors import InputError, VerificationError
 
 
 def verify(
-    folder: Annotated[Path, Argument(help="The release folder.")],
+    folders: Annotated[list[Path], Argument(metavar="FOLDER…", help="The release folder; several of a series.")],
     public_key: PublicKeyOption = None,
     revocations: RevocationsOption = None,
 ) -> None:
     """Check a release folder: exit 0, or 1 with the reason.
 
-    Recomputes every hash, the signature, and the epsilon that sigma and the sensitivity really give.
+    Recomputes every hash, the signature, and the epsilon that sigma and the sensitivity really give. Given several,
+    also that those of one series follow each other.
     """
+    from pricdr.release.series import by_series
+
+    releases = [_check(folder, public_key, revocations) for folder in folders]
+    try:
+        found = by_series(releases)
+    except InputError as error:
+        raise VerificationError(str(error)) from error
+    for series in found:
+        if len(series.members) > 1:
+            say(f"ok: {len(series.members)} releases of a series, which follow each other")
+            warn_of_missing(series)
+
+
+def _check(folder: Path, public_key: Path | None, revocations: Path | None) -> "pricdr.Release":
+    """Check one folder, and say what was found."""
     from pricdr.release.readme import weakness
     from pricdr.signing import fingerprint, public_from_text
 
@@ -39,3 +56,4 @@ def verify(
         say(f"    {notices}")
     for text in weakness(release.certificate):
         warn(text)
+    return release

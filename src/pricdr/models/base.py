@@ -30,6 +30,7 @@ from pricdr.training.run_log import NO_LOG, RunLog
 
 if TYPE_CHECKING:  # a target without a release needs nothing of what checks one
     from pricdr.release import Release
+    from pricdr.release.series import Series
 
 SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]  # the values of each setting that a search tries
 Trained: TypeAlias = tuple[FittedModel, Chosen]
@@ -186,11 +187,14 @@ class Method(ABC):
         trained_on = {"trained_on": own.fingerprint()}
         if plaintext_source is not None:
             return TrainingData.plaintext(own, Ratings.of(plaintext_source)), {**trained_on, "plaintext_source": True}
-        _require_combinable(releases)
-        data, count = TrainingData.of(own, *releases), len(own.users)
+        sources = _sources(releases)
+        data, known = TrainingData.of(own, *sources), set(own.users)
         origins = [
-            ReleaseOrigin.of(one, (int(part.present[:count].sum()), count), allow_not_private=allow_not_private)
-            for one, part in zip(releases, data.sources, strict=True)
+            ReleaseOrigin.of(
+                one, (len(known.intersection(one.users)), len(known)), number, allow_not_private=allow_not_private
+            )
+            for number, source in enumerate(sources)
+            for one in source.members
         ]
         return data, {**trained_on, "releases": tuple(origins)}
 
@@ -211,14 +215,16 @@ class PlaintextMethod(Method):
     """NOT PRIVATE: a method that sees the source's ratings as they are. For comparison only."""
 
 
-def _require_combinable(releases: "Sequence[Release]") -> None:
-    """Refuse releases that no model can be trained with together."""
-    if len(releases) > MAX_SOURCES:
-        raise ParameterError(f"a model is trained with at most {MAX_SOURCES} releases, got {len(releases):,}")
-    hashes = [release.sha256() for release in releases]
-    for number, one in enumerate(hashes):
-        if one in hashes[:number]:
-            raise ParameterError(f"releases {hashes.index(one) + 1} and {number + 1} are the same: give each once")
+def _sources(releases: "Sequence[Release]") -> "list[Series]":
+    """Return the releases by series, each a source; refuse those that no model can be trained with together."""
+    if not releases:
+        return []
+    from pricdr.release.series import by_series
+
     units = sorted({str(release.certificate.unit) for release in releases})
     if len(units) > 1:
         raise ParameterError(f"releases protect different units ({', '.join(units)}): train with those of one unit")
+    sources = by_series(releases)
+    if len(sources) > MAX_SOURCES:
+        raise ParameterError(f"a model is trained with releases of at most {MAX_SOURCES} sources, got {len(sources):,}")
+    return sources

@@ -6,7 +6,7 @@ interaction.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -61,9 +61,9 @@ class Chosen:
     settings: Mapping[str, float] = field(default_factory=dict)
     """Settings that a method without epochs chose by itself."""
     evidence: tuple[float, ...] | None = None
-    """The p-value of each release's evidence test; None where it was not made: without a release, or without gates."""
+    """The p-value of each source's evidence test; None where it was not made: without a release, or without gates."""
     used: tuple[int, ...] | None = None
-    """Which of the releases are used, by their numbers in ``Origin.releases``; None for every one."""
+    """Which of the sources are used, by their numbers in ``Origin.releases``; None for every one."""
     not_chosen: str = ""
     """Why nothing could be set aside to choose by; empty where it could, or where nothing was to be chosen."""
 
@@ -75,7 +75,7 @@ class Chosen:
         if self.settings:
             facts["settings"] = ", ".join(f"{name} {value:g}" for name, value in self.settings.items())
         if len(self.evidence or ()) > 1:
-            facts["releases used"] = ", ".join(str(number + 1) for number in self.used or ()) or "none"
+            facts["sources used"] = ", ".join(str(number + 1) for number in self.used or ()) or "none"
         if self.trust is not None:
             facts["trust"] = "{:.0%} for warm users and {:.0%} for cold ones".format(*self.trust)
         return facts
@@ -103,9 +103,12 @@ class ReleaseOrigin:
     verified: bool | None = field(default=None, compare=False)  # before use; None where that is not recorded
     covers: tuple[int, int] | None = field(default=None, compare=False)  # of the target's users, and of how many
     certificate: "Certificate | None" = field(default=None, compare=False)  # None where none was kept
+    source: int = 0  # which of the sources it is of: the releases of a series are added up, and are one
 
     @classmethod
-    def of(cls, release: "Release", covers: tuple[int, int], *, allow_not_private: bool) -> "ReleaseOrigin":
+    def of(
+        cls, release: "Release", covers: tuple[int, int], source: int = 0, *, allow_not_private: bool
+    ) -> "ReleaseOrigin":
         """Return what a model records of a release that it uses; refuse one that must not be used."""
         certificate = release.certificate
         if not certificate.private and not allow_not_private:
@@ -115,7 +118,7 @@ class ReleaseOrigin:
             )
         # Only a signature that was checked says anything about who made the release.
         signed_by = certificate.signed_by if release.verified else None
-        return cls(release.sha256(), signed_by, release.verified, covers, certificate)
+        return cls(release.sha256(), signed_by, release.verified, covers, certificate, source)
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,7 @@ class FittedModel:
         return np.select(choices, bases, BASES.index(Basis.POPULARITY))
 
     def release_groups(self) -> list[tuple[tuple[int, ...], npt.NDArray[np.bool_]]]:
-        """Return masks of users by the releases that serve them, numbered from 1, none last; one mask if too many."""
+        """Return masks of users by the sources that serve them, numbered from 1, none last; one mask if too many."""
         used, table = self.chosen.used, self.in_release
         # No column where what was chosen says that none is trusted.
         numbers = np.array(used or range(table.shape[1]), dtype=np.int64)[: table.shape[1]]
@@ -327,11 +330,12 @@ class FittedModel:
 
         return with_ratings(self, Ratings.of(more))
 
-    def with_release(self, newer: "Release", *, allow_not_private: bool = False) -> "FittedModel":
+    def with_release(self, newer: "Release | Sequence[Release]", *, allow_not_private: bool = False) -> "FittedModel":
         """Return the model with the rows of a newer release of the same source, without training again.
 
-        Users who are in it alone are served from now on; those who have a row already get the sum of both. A release
-        whose rows are hardly related to those the model was trained with is refused.
+        Users who are in it alone are served from now on; those who have a row already get the sum of both. Of a series,
+        all releases may be given: their sum takes the place of the rows that the model has. A release whose rows are
+        hardly related to those the model was trained with is refused.
         """
         from pricdr.models.fold_in import with_release
 

@@ -5,6 +5,7 @@ directions of a *newer* release are its own: its rows are carried into those of 
 users whom both list; where the two are hardly related, nothing is folded in.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -104,15 +105,28 @@ def with_ratings(model: FittedModel, more: Ratings) -> FittedModel:
     return _recomputed(replace(model, seen=seen, origin=origin), np.flatnonzero(np.diff(added.indptr)))
 
 
-def with_release(model: FittedModel, newer: "Release", *, allow_not_private: bool = False) -> FittedModel:
-    """Return the model with the rows and users of a newer release, which follows its most related one."""
+def with_release(
+    model: FittedModel, newer: "Release | Sequence[Release]", *, allow_not_private: bool = False
+) -> FittedModel:
+    """Return the model with the rows and users of a newer release, which follows its most related one.
+
+    Of several, all of one series, it is their sum; where the model knows some of them, that takes the place of its own.
+    """
+    from pricdr.release.series import by_series
+
     if _require_encoders(model).source is None:
         raise InputError("the model uses no release, so that none can follow: train it with this one")
-    shared = len(set(model.users) & set(newer.users))
-    origin = ReleaseOrigin.of(newer, (shared, len(model.users)), allow_not_private=allow_not_private)
-    fresh, known = standardised(newer.matrix), len(model.users)
-    model = _extended(model, newer.users)
-    encoders, places = model.encoders, _places(model, newer)
+    series = by_series(newer if isinstance(newer, Sequence) else [newer])
+    if len(series) != 1:
+        raise InputError(f"releases that are folded in together must be of one series, got {len(series)} series")
+    source, known, own = series[0], len(model.users), set(model.users)
+    origins = [
+        ReleaseOrigin.of(one, (len(own.intersection(one.users)), known), allow_not_private=allow_not_private)
+        for one in source.members
+    ]
+    fresh = standardised(source.matrix)
+    model = _extended(model, source.users)
+    encoders, places = model.encoders, _places(model, source.users)
     assert encoders is not None
     relations = [_Relation.of(fresh, encoders.rows[places, part]) for part in encoders.columns]
     best, relation = max(enumerate(relations), key=lambda one: (one[1].share, one[1].common))
@@ -120,7 +134,7 @@ def with_release(model: FittedModel, newer: "Release", *, allow_not_private: boo
     if relation.common < LEAST_COMMON:
         raise InputError(
             f"the newer release lists {relation.common:,} users whom the model has a row of, and {LEAST_COMMON} are "
-            f"needed to relate the two. {unshared_ids(model.users[:known], newer.users)}"
+            f"needed to relate the two. {unshared_ids(model.users[:known], source.users)}"
         )
     if relation.share < LEAST_RELATED:
         raise InputError(
@@ -129,12 +143,18 @@ def with_release(model: FittedModel, newer: "Release", *, allow_not_private: boo
         )
     # Two noisy rows of one user say more than either does; what regression predicts is as long as it is reliable.
     carried, rows, in_release = fresh @ relation.weights, encoders.rows.copy(), model.in_release.copy()
-    joined = ~encoders.rows[places, part].any(axis=1)
-    for group, own in ((joined, carried), (~joined, encoders.rows[places, part] + carried)):
-        rows[places[group], part] = _unit_length(own[group])
+    number, old = (model.chosen.used or range(len(encoders.columns)))[best], encoders.rows[places, part]
+    had = () if model.origin is None else model.origin.releases
+    summed = {one.sha256 for one in had if one.source == number}
+    if summed and summed <= {one.sha256 for one in origins}:  # the sum holds what the model has
+        old = np.zeros_like(old)
+    joined = ~old.any(axis=1)
+    for group, combined in ((joined, carried), (~joined, old + carried)):
+        rows[places[group], part] = _unit_length(combined[group])
     in_release[places, best] = True
     if model.origin is not None:  # what it knows comes from both
-        model = replace(model, origin=replace(model.origin, releases=(*model.origin.releases, origin)))
+        added = tuple(replace(one, source=number) for one in origins if one.sha256 not in {each.sha256 for each in had})
+        model = replace(model, origin=replace(model.origin, releases=(*had, *added)))
     return _recomputed(replace(model, encoders=replace(encoders, rows=rows), in_release=in_release), places)
 
 
@@ -174,9 +194,9 @@ def _require_encoders(model: FittedModel) -> Encoders:
     return model.encoders
 
 
-def _places(model: FittedModel, release: "Release") -> IntArray:
+def _places(model: FittedModel, users: Ids) -> IntArray:
     at = position_of(model.users)
-    return np.array([at[user] for user in release.users], dtype=np.int64)
+    return np.array([at[user] for user in users], dtype=np.int64)
 
 
 def _extended(model: FittedModel, users: Ids) -> FittedModel:

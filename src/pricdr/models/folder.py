@@ -30,10 +30,10 @@ from pricdr.models.fold_in import Encoders, Tower
 from pricdr.models.interaction import Interaction
 from pricdr.untrusted import Folder
 
-SCHEMA_VERSION: Final = 6  # the only one that is read: 5 had room for one release
+SCHEMA_VERSION: Final = 7  # the only one that is read: 6 knew no series
 _RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
-MAX_RELEASES: Final = 64  # of those that a model was trained with and those that were folded in later
+MAX_RELEASES: Final = 512  # of those that a model was trained with and those that were folded in later
 _MAX_RECORD: Final = 1 << 20
 _MAX_HEADER: Final = 1 << 16  # bytes of the header, which names the arrays: about a hundred for each of a dozen
 
@@ -96,6 +96,7 @@ _OF_RELEASE: Final[Mapping[str, Rule]] = {
     "signed_by": _or_none(lambda value: _text(value) and re.fullmatch("[A-Za-z0-9+/]{43}=", value) is not None),
     "verified": lambda value: value is None or isinstance(value, bool),
     "covers": _or_none(_two(_whole)),
+    "source": lambda value: _whole(value, MAX_RELEASES),
 }
 _RECORDED: Final[Mapping[str, Rule]] = {
     # Only a name: a model holds numbers, and whatever made it need not be installed to recommend with it. Nothing is

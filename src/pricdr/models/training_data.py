@@ -17,6 +17,7 @@ from pricdr.models.fitted import FittedModel, Vectors
 
 if TYPE_CHECKING:
     from pricdr.release import Release
+    from pricdr.release.series import Series
 
 
 def unshared_ids(target_users: Sequence[str], release_users: Sequence[str]) -> str:
@@ -53,8 +54,8 @@ class TrainingData:
     others: Ids = ()  # the users of the releases whom the target does not have
 
     @classmethod
-    def of(cls, target: Ratings, *releases: "Release") -> "TrainingData":
-        """Return the target's ratings beside the rows of releases, if any; each release's are standardised."""
+    def of(cls, target: Ratings, *releases: "Release | Series") -> "TrainingData":
+        """Return the target's ratings beside the rows of releases, if any; those of each, or its sum, standardised."""
         at = {user: position for position, user in enumerate(target.users)}
         for release in releases:
             if not any(user in at for user in release.users):

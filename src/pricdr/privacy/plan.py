@@ -91,12 +91,12 @@ class Allowance:
             return None
 
 
-def equal_allowance(balance: Balance, releases: int) -> Allowance:
-    """Return what each of ``releases`` more may cost if all cost the same, or :class:`BudgetError`."""
+def equal_allowance(balance: Balance, releases: int, share: float = 1.0) -> Allowance:
+    """Return what each of ``releases`` may cost if they share this part of what is left, or :class:`BudgetError`."""
     require_count(releases=releases)
     if releases > MAX_RELEASES:
         raise ParameterError(f"releases must be at most {MAX_RELEASES:,}, got {releases:,}")
-    mu = balance.mu_left / releases**0.5  # μ² is what adds up: each gets far more than ε/n
+    mu = balance.mu_left * (share / releases) ** 0.5  # μ² is what adds up: each gets far more than ε/n
     epsilon = composed_epsilon([(mu, 1)], balance.budget.delta)
     # What is left is computed with a margin of 1e-12, which must not turn an epsilon of 8 into 7.99999.
     rounded = float(_DIGITS.create_decimal(Decimal(epsilon * (1 + 1e-10))))

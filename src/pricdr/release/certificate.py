@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pricdr.errors import MAX_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
-SCHEMA_VERSION: Final = 6  # the only one that is read: 1 to 5 had a ``release.parquet``
+SCHEMA_VERSION: Final = 7  # the only one that is read: 6 had no series
 MAX_BYTES: Final = 1 << 20
 TOLERANCE: Final = 1e-9  # relative: another machine may compute the last bits of a figure differently
 _LARGEST: Final = 1e50  # of figures that follow from what was declared: its square is still finite
@@ -195,10 +195,19 @@ class GuideStatement(_Part):
     )
 
 
+class SeriesStatement(_Part):
+    """The releases of the same source along whose sum directions were learnt; they do not enter the promise."""
+
+    first: Sha256 = Field(description="of the first release's release.safetensors: which series it is")
+    place: int = Field(ge=2, le=1 << 20, description="in the series; places may be missing")
+    before: Sha256 = Field(description="of the release.safetensors of the release before it")
+    before_place: int = Field(ge=1, le=1 << 20)
+
+
 class Certificate(_Part):
     """Everything a release promises; see ``docs/certificate.schema.json``."""
 
-    schema_version: Literal[6] = SCHEMA_VERSION
+    schema_version: Literal[7] = SCHEMA_VERSION
     private: bool = Field(description="noise that nobody can draw again, and an exact epsilon of at most 16")
     epsilon: Epsilon | None = Field(description="exact; null where there is no noise")
     nominal_epsilon: Epsilon | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
@@ -214,6 +223,7 @@ class Certificate(_Part):
     dim: int = Field(ge=1, le=1 << 20)
     steps: list[StepStatement] = Field(min_length=1, max_length=64)
     guide: GuideStatement | None
+    series: SeriesStatement | None = Field(description="null for a release that goes on from no other")
     neighbours: Text
     epsilon_at_delta: list[EpsilonAtDelta] = Field(max_length=16)
     whole_user: list[GroupFigure] = Field(max_length=16)

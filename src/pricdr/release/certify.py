@@ -228,6 +228,12 @@ def _check_statements(c: Certificate, calibrated: Sequence[CalibratedStep]) -> N
         raise VerificationError(f"strategy {c.strategy.name} and the statement about a guide do not fit")
     if c.guide is not None and c.guide.missing_users >= c.users:
         raise VerificationError("the guide lacks every listed user")
+    if (c.series is not None) != BY_NAME[c.strategy.name].continues:
+        raise VerificationError(f"strategy {c.strategy.name} and the statement about a series do not fit")
+    if (s := c.series) is not None and not (
+        s.before_place < s.place and (s.before_place == 1) == (s.before == s.first)
+    ):
+        raise VerificationError("the statement about a series contradicts itself")
     account = c.ledger
     if account is None:
         return

@@ -6,7 +6,7 @@ hashes of the files, how much of the published numbers is noise, and the curve o
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +16,13 @@ import numpy as np
 from pricdr import __version__
 from pricdr.pages import Block, Bullets, Facts, Figure, Page, Section, render, table
 from pricdr.pages.charts import WIDTH, chart_figure
-from pricdr.privacy.accounting import TradeOff
+from pricdr.privacy.accounting import TradeOff, composed_epsilon, composed_mu
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.release.certificate import Certificate, alike, leaves, today
+from pricdr.privacy.strategies.continued import added_up
+from pricdr.release.certificate import Certificate, alike, leaves, rounded_up, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
 from pricdr.release.readme import ReadmeSection, in_short, percent_up, statement, trade_off_of
+from pricdr.release.series import Series, place
 from pricdr.signing import fingerprint, public_from_text
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ GROUPS: Final = {
     ),
     "mechanism": (
         *("strategy", "dim", "calibration", "bounds", "sigma", "sensitivity", "mu", "grid", "noise"),
-        *("steps", "guide"),
+        *("steps", "guide", "series"),
     ),
     "users and items": ("users", "items", "input"),
     "budget": ("ledger",),
@@ -266,6 +268,61 @@ class ReleaseChange:
     def to_dict(self) -> dict[str, Any]:
         """Return all of it for programs; ``docs/privacy-officer.md`` documents the layout."""
         return {"layout_version": DIFFERENCE_LAYOUT, **asdict(self)}
+
+
+def composed(certificates: Sequence["Certificate"]) -> tuple[float, float] | None:
+    """Return μ and ε, at the δ of the last, of one rating or user that is in all these releases; None without noise."""
+    if not all(c.promises for c in certificates):
+        return None
+    costs = [(c.mu or 0.0, sum(step.moved for step in c.steps)) for c in certificates]
+    epsilon = composed_epsilon(costs, certificates[-1].delta)
+    return (composed_mu(mu for mu, _ in costs), epsilon) if math.isfinite(epsilon) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesSummary:
+    """What the releases of a series cost and say together."""
+
+    places: tuple[int, ...]
+    missing: tuple[int, ...]
+    users: int  # who have a row in any of them
+    mu: float | None  # for what is in all of them; None where one is without a promise
+    epsilon: float | None
+    delta: float
+    noise_in_newest: float  # the part of the variance of its numbers that is noise
+    noise_in_sum: float
+
+    @classmethod
+    def of(cls, series: Series) -> "SeriesSummary":
+        """Return it; the noise in published numbers is known, so this costs nobody anything."""
+        cost = composed([one.certificate for one in series.members])
+        return cls(
+            places=tuple(map(place, series.members)),
+            missing=tuple(series.missing),
+            users=len(series.users),
+            mu=None if cost is None else cost[0],
+            epsilon=None if cost is None else cost[1],
+            delta=series.newest.certificate.delta,
+            noise_in_newest=added_up([series.newest], series.newest.users).noise_share,
+            noise_in_sum=series.sum.noise_share,
+        )
+
+    @property
+    def sentences(self) -> list[str]:
+        """The same in words."""
+        missing = f"; nothing at {', '.join(map(str, self.missing))}" if self.missing else ""
+        promise = (
+            "nothing is promised of what is in all of them"
+            if self.mu is None or self.epsilon is None
+            else f"what is in all of them is protected by epsilon = {rounded_up(self.epsilon, 4):g} at delta = "
+            f"{rounded_up(self.delta):g} (mu = {self.mu:.4g}), had all been fixed in advance"
+        )
+        return [
+            f"At places {', '.join(map(str, self.places))}{missing}; {self.users:,} users have a row.",
+            f"Together: {promise}; the source's ledger counts those that are not here.",
+            f"Of the variance of the numbers, {self.noise_in_newest:.0%} is noise in the newest release alone, and "
+            f"{self.noise_in_sum:.0%} in the sum of all.",
+        ]
 
 
 def difference(before: Release, after: Release) -> ReleaseChange:

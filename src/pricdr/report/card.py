@@ -19,8 +19,9 @@ from pricdr.models.fitted import FittedModel, Origin, ReleaseOrigin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.models.recommend import BASES
 from pricdr.pages import ABSENT, Block, Cell, Column, Content, Details, Table
-from pricdr.release.certificate import Certificate
+from pricdr.release.certificate import Certificate, rounded_up
 from pricdr.release.certify import check
+from pricdr.release.inspection import composed
 from pricdr.release.readme import statement
 from pricdr.report.evaluation import Evaluation, MeasuredFigure, RankingName, read_evaluation
 from pricdr.signing import fingerprint, public_from_text
@@ -74,8 +75,11 @@ class ModelCard:
 
     @cached_property
     def releases(self) -> tuple["CardRelease", ...]:
-        """The releases it was trained with, or that were folded in since."""
-        return tuple(CardRelease(one) for one in self.origin.releases)
+        """The releases it was trained with, one of each source: the newest of those that were added up."""
+        by_source: dict[int, list[ReleaseOrigin]] = {}
+        for one in self.origin.releases:
+            by_source.setdefault(one.source, []).append(one)
+        return tuple(CardRelease(members[-1], tuple(members)) for members in by_source.values())
 
     @property
     def ratings(self) -> int | None:
@@ -143,6 +147,7 @@ class CardRelease:
     """One of a model's releases, by what is recorded of it."""
 
     origin: ReleaseOrigin
+    members: tuple[ReleaseOrigin, ...] = ()  # of the same source, itself included
 
     @property
     def certificate(self) -> Certificate | None:
@@ -173,7 +178,20 @@ class CardRelease:
         c = self.certificate
         if c is None:
             return "none that can be relied on: the certificate contradicts itself"
+        if len(self.members) > 1:
+            return self.together
         return f"{c.promise} of the source" if c.promises else c.promise
+
+    @property
+    def together(self) -> str:
+        """What all releases of its source promise for what is in all of them."""
+        certificates = [c for one in self.members if (c := CardRelease(one).certificate) is not None]
+        cost = composed(certificates) if len(certificates) == len(self.members) else None
+        of = f"{len(self.members)} releases of the source together"
+        if cost is None:
+            return f"none that can be stated of {of}"
+        c = certificates[-1]
+        return f"ε = {rounded_up(cost[1], 4):g}, δ = {rounded_up(c.delta, 4):g}, for one {c.unit} in all {of}"
 
     @property
     def statement(self) -> dict[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ Kind = TypeVar("Kind", bound="type[Strategy]")
 _OWN: Final[Mapping[str, str]] = {
     "spectral": "pricdr.privacy.strategies.spectral:Spectral",
     "guided": "pricdr.privacy.strategies.guided:Guided",
+    "continued": "pricdr.privacy.strategies.continued:Continued",
     "features": "pricdr.privacy.strategies.features:Features",
     "jlt": "pricdr.privacy.strategies.random_projections:JLT",
     "sjlt": "pricdr.privacy.strategies.random_projections:SJLT",

@@ -64,6 +64,8 @@ class Strategy(ABC):
     """Whether item rows are computed from the ratings; if so a clip bounds the sum of a user's ratings."""
     takes_guide: ClassVar[bool] = False
     """Whether it runs along a release of the other party, which the certificate then has to describe."""
+    continues: ClassVar[bool] = False
+    """Whether it goes on from releases of the same source, which the certificate then has to name."""
     item_rows_are: ClassVar[str] = "item rows of norm at most 1"
     """What a user's ratings are projected by, as README.md says it. The words belong to the schema version."""
     constants: ClassVar[tuple[str, ...]] = ()

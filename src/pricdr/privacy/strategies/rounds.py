@@ -27,13 +27,20 @@ _TINY: Final = 1e-6  # a share of the largest variance: directions with a smalle
 
 
 def guide(
-    rows: Float64Array, dim: int, *, sigma: float, percentile: float = 50.0, present: BoolArray | None = None
+    rows: Float64Array,
+    dim: int,
+    *,
+    sigma: float,
+    percentile: float = 50.0,
+    present: BoolArray | None = None,
+    rotated: bool = True,
 ) -> IntegerArray:
     """Return guide rows of ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
 
     Each leading principal direction is scaled to the root of the share of its variance that is not noise, of standard
     deviation ``sigma``; rows beyond the ``percentile`` of their norms are clipped to it. Where there are fewer columns
     than ``dim``, the rest are zeros; so are rows of users who are not ``present``, and rows most of which are alike.
+    Not ``rotated``, they are whitened symmetrically, which leaves columns as much what they were as it can.
     """
     there = np.ones(len(rows), dtype=bool) if present is None else present
     largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))  # nan where there is one
@@ -51,6 +58,7 @@ def guide(
         # The share of each variance that is more than noise; where none is, all count alike.
         signal = np.maximum((values - sigma**2) / above, _FLOOR) if values[0] > sigma**2 else np.ones_like(values)
         white = known @ (vectors * np.sqrt(signal / above))
+        white = white if rotated else white @ vectors.T
         scale = float(np.percentile(np.sqrt(np.einsum("ij,ij->i", white, white)), percentile))
         if scale > 0:
             white /= scale

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, strategies as st
 
 from pricdr.data.ids import read_ids
-from pricdr.data.pairs import DomainPair, prepare, save_pair
+from pricdr.data.pairs import DomainPair, prepare, prepare_several, save_pair
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import InputError, OutputError, ParameterError
@@ -76,6 +76,22 @@ def test_preparing_against_a_literal_version(seed, n, core, threshold):
         assert list(pair.users) == sorted(pair.users)
     assert [cells(source), cells(target)] == both, "inputs stay as they were"
     assert source.filtered_by is None
+
+
+@pytest.mark.parametrize("any_source", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_several_sources_against_a_literal_version(seed, any_source):
+    rng, core, before = np.random.default_rng(seed), 3, None
+    sides = [random_cells(rng, 30, 20, 200, name) for name in "abt"]
+    given = [ratings_of(cells) for cells in sides]
+    while before != sides:
+        before, sides = sides, [keep(cells, 1, frequent(cells, 1, core)) for cells in sides]
+        one, other, own = (frequent(cells, 0, core) for cells in sides)
+        sides = [keep(cells, 0, own & (one | other if any_source else one & other)) for cells in sides]
+    pairs = prepare_several(given[:2], given[2], core=core, any_source=any_source)
+    assert [cells(pair.source) for pair in pairs] == sides[:2]
+    assert [cells(pair.target) for pair in pairs] == [sides[2]] * 2
+    assert pairs[0].users == pairs[1].users
 
 
 def test_users_are_matched_by_id_not_by_position():

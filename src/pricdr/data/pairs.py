@@ -1,5 +1,6 @@
 """Two domains over the same users, and the two ways of preparing them; for research, since both files are needed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -95,7 +96,7 @@ def prepare(
     ('a', 'b')
     """
     rated = "all ratings" if threshold is None else f"rating >= {threshold:g}"
-    left, size = _common(Ratings.of(source), Ratings.of(target), threshold), -1
+    left = _common(Ratings.of(source), Ratings.of(target), threshold)
     if core is None:
         emptied = f"more than {more_than} positives in both domains"
         left = _with_users(left, more_than + 1, emptied=f"no user has {emptied}")
@@ -103,13 +104,20 @@ def prepare(
         left = _with_users(left, 1, emptied=f"no common user has an item with {emptied}")
         rule = f"more than {more_than} positives per user and item, common users"
         return _disclosing(left, f"the paper's five steps ({rated}, {rule})")
-    require_count(core=core)
-    emptied = f"no user has {core} ratings in both domains on items with {core} ratings"
-    # Removing a user can push an item below K and the other way round: go on until nothing changes.
-    while size != (size := sum(map(len, left))):
-        left = _with_items(_with_users(left, core, emptied=emptied), core)
     rule = f"at least {core} ratings per user and domain and per item, common users"
-    return _disclosing(left, f"a joint {core}-core ({rated}, {rule})")
+    return _disclosing(_joint_core(left, core), f"a joint {core}-core ({rated}, {rule})")
+
+
+def prepare_several(sources: Sequence[Ratings], target: Ratings, *, core: int, any_source: bool) -> list[DomainPair]:
+    """Prepare several sources of one target as a joint K-core, and return the pair of each, all over the same users.
+
+    Users have K ratings of the target, and K of every source; or, with ``any_source``, of one source at least.
+    """
+    sides = [side.select(target.users) for side in (*sources, target)]
+    *kept, own = _joint_core(sides, core, any_source=any_source)
+    which = "a source" if any_source else "every source"
+    rule = f"at least {core} ratings per item, and per user of the target and {which}"
+    return [_disclosing([source, own], f"a joint {core}-core (all ratings, {rule})") for source in kept]
 
 
 def save_pair(pair: DomainPair, folder: Path) -> None:
@@ -143,9 +151,19 @@ def _common(source: Ratings, target: Ratings, threshold: float | None) -> list[R
     return sides
 
 
-def _with_users(sides: list[Ratings], at_least: int, *, emptied: str) -> list[Ratings]:
-    """Keep the users with that many ratings in both domains."""
-    keep = np.minimum(*(row_counts(side.matrix) for side in sides)) >= at_least
+def _joint_core(sides: list[Ratings], core: int, *, any_source: bool = False) -> list[Ratings]:
+    require_count(core=core)
+    emptied, size = f"no user has {core} ratings in both domains on items with {core} ratings", -1
+    # Removing a user can push an item below K and the other way round: go on until nothing changes.
+    while size != (size := sum(map(len, sides))):
+        sides = _with_items(_with_users(sides, core, emptied=emptied, any_source=any_source), core)
+    return sides
+
+
+def _with_users(sides: list[Ratings], at_least: int, *, emptied: str, any_source: bool = False) -> list[Ratings]:
+    """Keep the users with that many ratings of the target, which comes last, and of every source or of any."""
+    *sources, target = (row_counts(side.matrix) for side in sides)
+    keep = np.minimum((np.max if any_source else np.min)(sources, axis=0), target) >= at_least
     if not keep.any():
         raise InputError(f"preparing leaves nothing: {emptied}")
     users = tuple(compress(sides[0].users, keep))

@@ -17,7 +17,7 @@ from pydantic import Field
 from pricdr.errors import ParameterError
 from pricdr.experiments import records
 from pricdr.experiments.records import FileName, Flag, Line, Probability, Share, Whole, from_table, naming, record
-from pricdr.models.base import DataAccess
+from pricdr.models.base import MAX_SOURCES, DataAccess
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 from pricdr.privacy.accounting import Calibration, Guarantee
 from pricdr.privacy.strategies import BY_NAME, require_arguments
@@ -40,6 +40,10 @@ class DataSpec:
     """File of the source's ratings, there; or, without a suffix, a domain of the paper's data, such as Books."""
     target: FileName
     """File of the target's ratings, or such a domain."""
+    more_sources: Annotated[tuple[FileName, ...], Field(max_length=MAX_SOURCES - 1)] = ()
+    """Files of further sources, there. They are prepared by ``core``; the source lists the users whom it has."""
+    any_source: Flag = False
+    """With ``more_sources``: take the users of the target and of any source, and not only those of every source."""
     name: FileName | None = None
     """What its results are filed under, after the name of the spec. Needed where a spec has several [[data]]."""
     title: Line | None = None
@@ -69,6 +73,12 @@ class DataSpec:
     search: Mapping[str, records.Settings] = field(default_factory=dict)
     """Settings that a search on this data keeps fixed, by method: on large data larger batches."""
 
+    def __post_init__(self) -> None:
+        if self.more_sources and (self.core is None or self.filtered or self.threshold is not None or self.official):
+            raise ParameterError("more_sources are prepared by core alone, without threshold, filtered and official")
+        if self.any_source and not self.more_sources:
+            raise ParameterError("any_source is for data with more_sources")
+
     @property
     def search_name(self) -> str:
         """The name that trials on it are filed under."""
@@ -77,7 +87,8 @@ class DataSpec:
     def content(self) -> dict[str, Any]:
         """Return what tells it from other data, as JSON has it; the rest is what it is called and tuned by."""
         files, rules = ("folder", "source", "target", "official"), ("threshold", "core", "filtered", "cold", "distinct")
-        return {name: getattr(self, name) for name in (*files, *rules)}
+        several = {"more_sources": list(self.more_sources), "any_source": self.any_source} if self.more_sources else {}
+        return {**{name: getattr(self, name) for name in (*files, *rules)}, **several}
 
 
 MAX_COLUMNS: Final = 4_096
@@ -124,6 +135,8 @@ _LETTERS: Final = {Axis.EPSILON: "ε", Axis.DIM: "n", Axis.DENSITY: "sp", Axis.S
 class ReleaseSpec:
     """A simulated release: the mechanism and σ of a real one, with repeatable bits."""
 
+    source: Annotated[Whole, Field(ge=1, le=MAX_SOURCES)] = 1
+    """Which source publishes it, where the data has several: 1, or 2 for the first of more_sources, and so on."""
     strategy: Line = "jlt"
     """A strategy by name (see pricdr list) but for features; module:Class where the command line names it too."""
     dim: Annotated[Whole, Field(ge=1, le=MAX_COLUMNS)] | None = None
@@ -183,8 +196,10 @@ class Arm:
     """Whose settings to start from: default, or for hetero also paper."""
     release: ReleaseSpec | None = None
     """The release that the method is given; for methods that take one."""
+    more_releases: Annotated[tuple[ReleaseSpec, ...], Field(max_length=MAX_SOURCES - 1)] = ()
+    """Further releases that it is given beside that one; each has noise of its own."""
     plaintext: Flag = False
-    """NOT PRIVATE: give the method the source's ratings as they are. For comparison."""
+    """NOT PRIVATE: give the method the ratings of all sources as they are. For comparison."""
     source_share: Share = 1.0
     """Share of the source's ratings that are used, drawn by seed: smaller shares are parts of larger ones."""
     settings: records.Settings = field(default_factory=dict)
@@ -202,8 +217,15 @@ class Arm:
     def __post_init__(self) -> None:
         if self.source_share != 1 and not (self.release or self.plaintext):
             raise ParameterError("source_share is for an arm that is given a release or the source's ratings")
+        if self.more_releases and not self.release:
+            raise ParameterError("more_releases are given beside a release, and the arm has none")
         if self.vary and self.point:
             raise ParameterError("an arm that varies has no point: its values are points")
+
+    @property
+    def releases(self) -> tuple[ReleaseSpec, ...]:
+        """Every release that the method is given."""
+        return () if self.release is None else (self.release, *self.more_releases)
 
     @property
     def method_name(self) -> str:
@@ -212,8 +234,8 @@ class Arm:
 
     def require_known(self) -> None:
         """Refuse a method or a strategy that is not installed, and a method that is not given what it needs."""
-        if self.release is not None:
-            kind = BY_NAME.find(self.release.strategy_name)
+        for release in self.releases:
+            kind = BY_NAME.find(release.strategy_name)
             require_arguments(kind, set(kind.needs) - {"guide"})  # a guide is made of the target's ratings
         given = DataAccess.RELEASE if self.release else DataAccess.PLAINTEXT if self.plaintext else DataAccess.TARGET
         needed = method_class(self.method_name).data_access()
@@ -239,7 +261,8 @@ class Arm:
         if axis is not Axis.SOURCE_SHARE:
             if self.release is None:
                 raise ParameterError(f"vary = {{ {axis.value} = … }} is of a release, and the arm has none")
-            changed = {"release": from_table(ReleaseSpec, {**vars(self.release), **changed})}
+            first, *more = (from_table(ReleaseSpec, {**vars(release), **changed}) for release in self.releases)
+            changed = {"release": first, "more_releases": tuple(more)}
         return from_table(Arm, {**vars(self), "name": name, "vary": {}, "point": point, **changed})
 
 
@@ -262,11 +285,13 @@ def resolved(data: DataSpec, arm: Arm) -> dict[str, Any]:
         settings.get("options", {}).pop(name, None)
     if settings.get("config", {}).get("base") == _NO_BASE:  # which is how it was before there were bases
         del settings["config"]["base"]
+    more = [_resolved_release(data, release) for release in arm.more_releases]
     return {
         "method": arm.method_name,
         "revision": method_class(arm.method_name).revision,
         "settings": settings,
         "release": None if arm.release is None else _resolved_release(data, arm.release),
+        **({"more_releases": more} if more else {}),
         "plaintext": arm.plaintext,
         "source_share": arm.source_share if arm.release or arm.plaintext else None,
     }
@@ -282,6 +307,7 @@ def _resolved_release(data: DataSpec, release: ReleaseSpec) -> dict[str, Any]:
         guide = {"rows": release.guide.value, **resolved_strategy(Spectral, {"dim": GUIDE_DIM})}
         given |= {"refine": release.refine, "guide": guide}
     return {
+        **({"source": release.source} if release.source > 1 else {}),
         "strategy": release.strategy_name,
         **resolved_strategy(kind, given),
         "epsilon": guarantee.epsilon,

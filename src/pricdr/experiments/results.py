@@ -147,11 +147,14 @@ class Result:
     """Of this run; a network that another arm had trained already counts for nothing."""
     device: Line
     release: ReleaseFacts | None
+    """Of the first, where there are several."""
     trust: dict[str, Number] | None
     """How far the model trusts its release, for ``warm`` and ``cold`` users; 0 where it was refused."""
     memory: Number | None
     """Bytes at the peak of this run, where the system tells: of the GPU, or of the process."""
     provenance: Provenance
+    releases_used: tuple[Whole, ...] | None = None
+    """Of several releases: the positions of those that were chosen, from 0 on."""
 
     def __post_init__(self) -> None:
         if "sampled" not in self.figures or not set(self.figures) <= {"sampled", "full"}:

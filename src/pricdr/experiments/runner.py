@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from pricdr._publish import publish
 from pricdr._transfer import transfer
+from pricdr.data.csr import sp
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import Split
 from pricdr.evaluation.metrics import Metrics, per_user
@@ -20,6 +21,7 @@ from pricdr.experiments.arms import DELTA, GUIDE_DIM, Arm, Guide, ReleaseSpec, R
 from pricdr.experiments.results import NOT_PRESENT, SUFFIX, Outline, ReleaseFacts, Result, append, read
 from pricdr.experiments.spec import Spec
 from pricdr.experiments.tasks import RunContext, Task, missing_files, spread
+from pricdr.models.base import MAX_SOURCES
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.privacy.accounting import Guarantee
@@ -30,6 +32,9 @@ from pricdr.release.folder import Release
 from pricdr.strategies import Guided, Spectral, Strategy
 from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.run_log import RunLog
+
+_APART: Final = 10_000_000
+"""Between the seeds of releases of one arm, which share no bits: neither those of two sources nor two of one."""
 
 
 def missing_runs(
@@ -87,14 +92,14 @@ def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: 
     started = time.perf_counter()
     results.watch_memory()
     split = task.split(seed)
-    model, release, epochs, used = fit(task, split, arm, seed, device, networks=networks)
+    model, releases, epochs, used = fit(task, split, arm, seed, device, networks=networks)
     figures = {"sampled": _strata(per_user(sampled_ranks(model.score_candidates, split.test)), split)}
     if spec.full:
         figures["full"] = _strata(per_user(ranks(model.score, split.test, split.train.matrix)[1]), split)
     trust, facts = model.chosen.trust, None
-    if release is not None:
-        c = release.certificate
-        facts = ReleaseFacts(dim=release.matrix.shape[1], sigma=c.sigma, epsilon=c.epsilon, delta=c.delta)
+    if releases:
+        c = releases[0].certificate
+        facts = ReleaseFacts(dim=releases[0].matrix.shape[1], sigma=c.sigma, epsilon=c.epsilon, delta=c.delta)
     return Result(
         spec=spec.name,
         arm=arm.name,
@@ -110,12 +115,13 @@ def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: 
         trust=None if trust is None else {"warm": trust.warm, "cold": trust.cold},
         memory=results.peak_memory(used),
         provenance=results.provenance(used),
+        releases_used=model.chosen.used if len(releases) > 1 else None,
     )
 
 
 def fit(
     task: Task, split: Split, arm: Arm, seed: int, device: str, *, networks: Checkpoints | None = None
-) -> tuple[FittedModel, Release | None, int, str]:
+) -> tuple[FittedModel, list[Release], int, str]:
     """Release what the arm is given, and train its method; return also the epochs and the kind of device it took."""
     method, used, epochs = configure(arm.method_name, arm.settings), "cpu", 0
     if method.options is not None:
@@ -126,18 +132,25 @@ def fit(
         nonlocal epochs
         epochs = max(epochs, int(done))
 
-    source = sampled_source(task.pair.source, arm.source_share, seed)
-    release = None if arm.release is None else seeded_release(source, arm.release, seed, target=split.train)
+    sources = [sampled_source(one, arm.source_share, seed) for one in (task.pair.source, *task.more_sources)]
+    plaintext = _side_by_side(sources) if arm.plaintext else None
+    if task.more_sources:  # a company lists the users whom it has
+        sources = [source.rated() for source in sources]
+    releases: list[Release] = []
+    for number, spec in enumerate(arm.releases):
+        before = sum(one.source == spec.source for one in arm.releases[:number])
+        own_seed = seed + _APART * (spec.source - 1 + MAX_SOURCES * before)
+        releases.append(seeded_release(sources[spec.source - 1], spec, own_seed, target=split.train))
     model = transfer(
         split.train,
-        release,
+        releases or None,
         method=method,
-        plaintext_source=source if arm.plaintext else None,
+        plaintext_source=plaintext,
         validation=split.validation,
         allow_not_private=True,  # bits that repeat protect nobody: an experiment's release says so
         log=RunLog(progress=count, checkpoints=networks),
     )
-    return model, release, epochs, used
+    return model, releases, epochs, used
 
 
 def validation_ndcg(model: FittedModel, split: Split) -> float:
@@ -165,6 +178,15 @@ def sampled_source(source: Ratings, share: float, seed: int) -> Ratings:
     chosen = np.zeros(len(source), dtype=bool)
     chosen[order[: round(share * len(source))]] = True
     return source.only(chosen)
+
+
+def _side_by_side(sources: Sequence[Ratings]) -> Ratings:
+    """Return the ratings of several sources over the same users as those of one; no two share an item."""
+    if len(sources) == 1:
+        return sources[0]
+    items = tuple(f"{number} {item}" for number, source in enumerate(sources, 1) for item in source.items)
+    matrix = sp.csr_array(sp.hstack([source.matrix for source in sources], format="csr"))
+    return replace(sources[0], matrix=matrix, items=items)
 
 
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:

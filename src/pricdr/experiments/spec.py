@@ -146,8 +146,11 @@ def _with_settings(arm: Arm, data: DataSpec, tuned: Path | None) -> Arm:
     with naming(f"arm {arm.name!r}"):
         if arm.tuned or arm.tuned_with:
             arm = replace(arm, settings={**_chosen(arm, data, tuned), **arm.settings})
-        if arm.release is not None and arm.release.delta is None:
-            arm = replace(arm, release=replace(arm.release, delta=data.delta))
+        for release in arm.releases:
+            if release.source > 1 + len(data.more_sources):
+                raise ParameterError(f"release.source is {release.source}, and there are {1 + len(data.more_sources)}")
+        stated = [one if one.delta is not None else replace(one, delta=data.delta) for one in arm.releases]
+        arm = replace(arm, release=next(iter(stated), None), more_releases=tuple(stated[1:]))
         configure(arm.method_name, arm.settings)
     return arm
 

@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pricdr.data.csr import sp
-from pricdr.data.pairs import DomainPair, prepare
+from pricdr.data.pairs import DomainPair, prepare, prepare_several
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
 from pricdr.data.reading.read import MemoryReading, read_ratings_file
@@ -122,11 +122,12 @@ def _expected(folder: str, name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Two domains, and the official split where there is one."""
+    """Two domains and perhaps further sources, over the same users; and the official split where there is one."""
 
     pair: DomainPair
     official: Split | None
     cold: float
+    more_sources: tuple[Ratings, ...] = ()
 
     def split(self, seed: int) -> Split:
         """Return the target's split for one seed; an official split is the same for all."""
@@ -139,7 +140,8 @@ def missing_files(spec: DataSpec, root: Path, prepared: Path | None = None) -> t
     if kept is not None and kept.exists():
         return ()
     try:
-        find_files(root, spec.folder, *(name for name in (spec.source, spec.target, spec.official) if name is not None))
+        names = (spec.source, spec.target, spec.official, *spec.more_sources)
+        find_files(root, spec.folder, *(name for name in names if name is not None))
     except MissingDataError as error:
         return error.expected
     return ()
@@ -176,18 +178,23 @@ def prepare_pair(spec: DataSpec, source: Ratings, target: Ratings) -> DomainPair
 
 
 def _prepare(spec: DataSpec, root: Path) -> Task:
-    source, target = (file.read().ratings for file in find_files(root, spec.folder, spec.source, spec.target))
-    rated = prepare_pair(spec, source, target)
-    pair = DomainPair(rated.source.positives(), rated.target.positives())
-    if spec.distinct:
-        pair = pair.without_duplicates()
+    files = find_files(root, spec.folder, spec.source, spec.target, *spec.more_sources)
+    source, target, *others = (file.read().ratings for file in files)
+    if others:
+        assert spec.core is not None
+        rated = prepare_several([source, *others], target, core=spec.core, any_source=spec.any_source)
+    else:
+        rated = [prepare_pair(spec, source, target)]
+    pairs = [DomainPair(one.source.positives(), one.target.positives()) for one in rated]
+    pair, *more = (one.without_duplicates() for one in pairs) if spec.distinct else pairs
     official = None if spec.official is None else read_official(root / spec.folder / spec.official, pair.target)
-    return Task(pair, official, spec.cold)
+    return Task(pair, official, spec.cold, tuple(one.source for one in more))
 
 
 def _save(path: Path, task: Task) -> None:
     arrays: dict[str, Any] = {"users": np.array(task.pair.users)}
-    for name, side in (("source", task.pair.source), ("target", task.pair.target)):
+    more = ((f"source {number}", side) for number, side in enumerate(task.more_sources, 2))
+    for name, side in (("source", task.pair.source), ("target", task.pair.target), *more):
         arrays[f"{name}_items"] = np.array(side.items)
         arrays[f"{name}_indptr"] = side.matrix.indptr.astype(np.int32)
         arrays[f"{name}_indices"] = side.matrix.indices.astype(np.int32)
@@ -220,7 +227,8 @@ def _load(path: Path, spec: DataSpec) -> Task:
     target, official = side("target"), None
     if spec.official is not None:
         official = official_split(target, *(held_out(name, len(target.items)) for name in ("validation", "test")))
-    return Task(DomainPair(side("source"), target), official, spec.cold)
+    more = tuple(side(f"source {number}") for number, _ in enumerate(spec.more_sources, 2))
+    return Task(DomainPair(side("source"), target), official, spec.cold, more)
 
 
 T = TypeVar("T")

@@ -66,6 +66,8 @@ class DataSpec:
     """Share of users who lose all their target ratings in the split, to be recommended to as cold users."""
     distinct: Flag = False
     """Leave out source items that a target item repeats: products that both domains list."""
+    sample: Annotated[Whole, Field(ge=1)] | None = None
+    """Take so many of the users, drawn once: smaller samples are parts of larger ones."""
     delta: Probability = DELTA
     """Chance of exceeding ε, for releases that do not set their own."""
     tuned: FileName | None = None
@@ -76,6 +78,8 @@ class DataSpec:
     def __post_init__(self) -> None:
         if self.more_sources and (self.core is None or self.filtered or self.threshold is not None or self.official):
             raise ParameterError("more_sources are prepared by core alone, without threshold, filtered and official")
+        if self.sample is not None and (self.more_sources or self.official):
+            raise ParameterError("sample is for data of one source and without an official split")
         if self.any_source and not self.more_sources:
             raise ParameterError("any_source is for data with more_sources")
 
@@ -88,7 +92,8 @@ class DataSpec:
         """Return what tells it from other data, as JSON has it; the rest is what it is called and tuned by."""
         files, rules = ("folder", "source", "target", "official"), ("threshold", "core", "filtered", "cold", "distinct")
         several = {"more_sources": list(self.more_sources), "any_source": self.any_source} if self.more_sources else {}
-        return {**{name: getattr(self, name) for name in (*files, *rules)}, **several}
+        sample = {} if self.sample is None else {"sample": self.sample}
+        return {**{name: getattr(self, name) for name in (*files, *rules)}, **several, **sample}
 
 
 MAX_COLUMNS: Final = 4_096

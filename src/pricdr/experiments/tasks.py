@@ -28,6 +28,7 @@ from pricdr.files import replace_file
 from pricdr.models.catalogue import METHODS
 from pricdr.parallel import process_pool
 from pricdr.privacy.strategies import BY_NAME
+from pricdr.randomness import Simulation
 
 _REVIEWS: Final = Columns(user="reviewerID", item="asin", rating="overall", time="unixReviewTime")
 _ASIN: Final = re.compile(r"[0-9A-Z]{10}")
@@ -187,8 +188,17 @@ def _prepare(spec: DataSpec, root: Path) -> Task:
         rated = [prepare_pair(spec, source, target)]
     pairs = [DomainPair(one.source.positives(), one.target.positives()) for one in rated]
     pair, *more = (one.without_duplicates() for one in pairs) if spec.distinct else pairs
+    if spec.sample is not None:
+        pair = _sampled(pair, spec.sample)
     official = None if spec.official is None else read_official(root / spec.folder / spec.official, pair.target)
     return Task(pair, official, spec.cold, tuple(one.source for one in more))
+
+
+def _sampled(pair: DomainPair, count: int) -> DomainPair:
+    """Return so many users of a pair, with the items that they rated."""
+    order = Simulation(0).generator("sampled users").permutation(len(pair.users))
+    users = tuple(pair.users[at] for at in np.sort(order[:count]))
+    return DomainPair(*(side.select(users=users).rated().select(users=users) for side in (pair.source, pair.target)))
 
 
 def _save(path: Path, task: Task) -> None:

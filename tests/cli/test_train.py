@@ -314,7 +314,7 @@ def test_releases_of_several_sources_are_given_one_by_one_or_as_a_folder_of_them
         "release-2.certificate.json",
     }
     again = train("ratings.parquet", "c", "--like", here / "a", "--release", "release", small=False)
-    assert (again.code, "was measured with 2 releases, got 1: give as many" in again.err) == (2, True)
+    assert (again.code, "was measured with releases of 2 sources, got 1" in again.err) == (2, True)
     twice = train("split", "d", *ridge, "--release", "release", "--release", "release", small=False)
     assert (twice.code, "releases 1 and 2 are the same" in twice.err) == (2, True)
 

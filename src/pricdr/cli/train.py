@@ -205,12 +205,15 @@ def _measured(
 def _compare_with_measured(
     like: Path | None, measured: "pricdr.FittedModel | None", received: "Sequence[pricdr.Release]"
 ) -> None:
-    """Refuse another number of releases than the measured model had, and warn of others."""
+    """Refuse another number of sources than the measured model had, and warn of other releases."""
     if measured is None or measured.origin is None:
         return
+    from pricdr.release.series import by_series
+
     before = [each.sha256 for each in measured.origin.releases]
-    if len(before) != len(received):
-        raise ParameterError(f"{like} was measured with {len(before)} releases, got {len(received)}: give as many")
+    had, given = len({each.source for each in measured.origin.releases}), len(by_series(received))
+    if had != given:
+        raise ParameterError(f"{like} was measured with releases of {had} sources, got {given}: give as many")
     if before != [each.sha256() for each in received]:
         warn(f"these are not the releases that {like} was measured with: its trust is carried over anyway")
 

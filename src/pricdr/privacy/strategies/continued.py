@@ -50,7 +50,7 @@ def added_up(releases: Sequence[GuideRows], users: Ids) -> Sum:
         own[there] -= own[there].mean(axis=0)
         power = float(np.square(own[there]).mean())
         variance = max(release.sigma**2, _LEAST * power, np.finfo(float).tiny)
-        # What is not noise; at least the error of that difference, so that no release gets a weight by luck.
+        # What is not noise; at least the error of that difference, so that bad luck leaves no release out.
         signal = max(power - variance, variance * (2 / (there.sum() * own.shape[1])) ** 0.5)
         rows[there] += signal**0.5 / variance * own[there]
         weights[there] += signal / variance
@@ -79,28 +79,24 @@ class Continued(LearntInRounds):
     before: Sequence[GuideRows] = ()
     """Releases of the same source, of one series; empty describes a strategy without the means to run it."""
 
-    def __post_init__(self) -> None:
-        if self.before and self.dim is None:
-            object.__setattr__(self, "dim", self.before[0].matrix.shape[1])
-        super().__post_init__()
-
     @property
     def rounds(self) -> tuple[tuple[float, int], ...]:
         """One."""
         return ((1.0, self.dim or 1),)
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
-        """Return it as it is; releases that cannot guide these users are refused."""
-        self._guide_for(users)
-        return self
+        """Return it with the columns of the series; releases that cannot guide these users are refused."""
+        if not self.before:
+            raise ParameterError("strategy continued needs the releases that it goes on from")
+        strategy = self if self.dim is not None else self.with_dim(self.before[0].matrix.shape[1])
+        strategy._guide_for(users)
+        return strategy
 
     def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
         """Return the sum's rows of the listed users, as a guide."""
         return self._guide_for(entries.users)
 
     def _guide_for(self, users: Ids) -> IntegerArray:
-        if not self.before:
-            raise ParameterError("strategy continued needs the releases that it goes on from")
         if len({release.matrix.shape[1] for release in self.before} | {self.columns}) > 1:
             raise ParameterError("the releases of a series all have the same number of columns")
         rows, present, noise = added_up(self.before, users)

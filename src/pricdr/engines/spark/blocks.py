@@ -110,10 +110,10 @@ def _unsealed_noise(name: str, refinement: int, keys: dict[str, bytes]) -> Discr
 
 
 class SparkMatrix(Matrix):
-    """Blocks on executors; every block is converted before a work gets it."""
+    """Blocks on executors; every block is converted whenever it is read, before a work gets it."""
 
-    def __init__(self, frame: "DataFrame", digests: Digests, shape: tuple[int, int], *converts: Convert) -> None:
-        self._frame, self._digests, self.shape, self._converts = frame, digests, shape, converts
+    def __init__(self, frame: "DataFrame", digests: Digests, shape: tuple[int, int], convert: Convert) -> None:
+        self._frame, self._digests, self.shape, self._convert = frame, digests, shape, convert
 
     def rows(
         self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
@@ -142,10 +142,6 @@ class SparkMatrix(Matrix):
             raise EngineError("Spark left out blocks of users, or counted some twice; please report this")
         return np.concatenate([part[:-1].reshape(-1, row["width"]) for part, row in zip(sums, rows, strict=True)])
 
-    def converted(self, convert: Convert, n_columns: int) -> "SparkMatrix":
-        """Return the matrix of the converted blocks; each block is converted whenever it is read."""
-        return SparkMatrix(self._frame, self._digests, (self.shape[0], n_columns), *self._converts, convert)
-
     @contextmanager
     def _dispatched(self, work: RowFunction | SumFunction, what: str, progress: Progress) -> Iterator[SealedFunction]:
         session = self._frame.sparkSession
@@ -154,7 +150,7 @@ class SparkMatrix(Matrix):
         try:
             with (
                 explained(f"compute {what or 'what is published'}"),
-                dispatched(session.sparkContext, (work, self._converts, self._digests)) as message,
+                dispatched(session.sparkContext, (work, self._convert, self._digests)) as message,
             ):
                 yield message
         finally:
@@ -207,14 +203,12 @@ def _opened(batches: "Iterator[pa.RecordBatch]", message: SealedFunction) -> Ite
     A block with another hash than before the spend is refused: two results under the same noise differ by ratings.
     """
     for row in _rows_of(batches):
-        work, converts, digests = message.opened()
+        work, convert, digests = message.opened()
         if row["digest"] != digests[row["first"]]:
             fault = "a block of users was lost, and recomputed from different rows: the table changed while it was"
             raise RuntimeError(f"{fault} published (publish from a snapshot, or from a table that nobody writes to)")
         block = cast(CSR, sp.load_npz(io.BytesIO(row["block"])).astype(np.float64, copy=False))
-        for convert in converts:
-            block = convert(block)
-        yield row["first"], block, work
+        yield row["first"], convert(block), work
 
 
 def one_row(**columns: int | bytes) -> "pa.RecordBatch":

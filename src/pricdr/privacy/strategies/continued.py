@@ -14,7 +14,7 @@ from pricdr.arrays import BoolArray, Float64Array, IntegerArray
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.mechanism import Entries, Run, Secrets
+from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.strategies.base import GuideRows
 from pricdr.privacy.strategies.rounds import LearntInRounds, guide, matched
 
@@ -94,7 +94,7 @@ class Continued(LearntInRounds):
         self._guide_for(users)
         return self
 
-    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
+    def start(self, entries: Entries, run: Run) -> IntegerArray:
         """Return the sum's rows of the listed users, as a guide."""
         return self._guide_for(entries.users)
 

@@ -40,7 +40,7 @@ class Matrix(Protocol):
     ) -> None:
         """Fill ``out`` with the results of ``work`` for every user; blocks have at most ``block_rows`` users."""
 
-    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction) -> Whole:
         """Return the sum of the results of ``work`` over all blocks."""
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
@@ -108,12 +108,12 @@ class LocalMatrix(Matrix):
 
         each_slice(self.cut(block_rows), fill, what=what, progress=progress)
 
-    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction) -> Whole:
         """Return the sum of the results of ``work`` over all blocks, each of which makes a whole sum."""
         total = Total()
         # Without users there is one empty block: it gives zeros of the right shape.
         slices = self.cut(self.shape[0], for_sums=True) or [slice(0, 0)]
-        each_slice(slices, lambda part: total.add(work(self.block(part), part.start)), what=what, progress=progress)
+        each_slice(slices, lambda part: total.add(work(self.block(part), part.start)))
         return total.sum
 
 

@@ -129,10 +129,10 @@ class SparkMatrix(Matrix):
         if not arrived.all():
             raise EngineError("Spark left out users", f"{int((~arrived).sum()):,} of them; please report this")
 
-    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction) -> Whole:
         """Return the sum of the results of ``work``: added up within tasks, then by ranges of items."""
         tasks = self._frame.sparkSession.sparkContext.defaultParallelism
-        with self._dispatched(work, what, progress) as message:
+        with self._dispatched(work) as message:
             # Every task makes a whole sum: as few of them as there are cores.
             frame = self._frame.coalesce(tasks).mapInArrow(_sum_task(message, CHUNK), _SUMS)
             frame = frame.repartition(2 * tasks, "chunk").mapInArrow(_added, _SUMS)
@@ -143,7 +143,9 @@ class SparkMatrix(Matrix):
         return np.concatenate([part[:-1].reshape(-1, row["width"]) for part, row in zip(sums, rows, strict=True)])
 
     @contextmanager
-    def _dispatched(self, work: RowFunction | SumFunction, what: str, progress: Progress) -> Iterator[SealedFunction]:
+    def _dispatched(
+        self, work: RowFunction | SumFunction, what: str = "", progress: Progress = silent
+    ) -> Iterator[SealedFunction]:
         session = self._frame.sparkSession
         progress(what, 0, 1)
         session.conf.set(_BATCH, "1")  # a row is a block of megabytes: one at a time

@@ -179,24 +179,16 @@ def publish(
     if share < 1:
         steps = (replace(steps[-1], name="left out", share=1 - share), replace(steps[-1], share=share))
     calibrated = calibrate(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
-    entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
+    entries = Entries.of(ratings, bounds, summed=strategy.learns)
     run = Run(calibrated, Simulation(seed), noisy=noisy)
-    matrix = strategy.publish(entries if rated else _without_ratings(entries), run)
+    if not rated:  # a control: what is published of no rating at all is noise alone
+        entries = replace(entries, listed=ratings.units(_emptied))
+    matrix = strategy.publish(entries, run)
     return SimulatedRelease(matrix, ratings.users, calibrated[-1].grid.sigma)
 
 
-def _without_ratings(entries: Entries) -> Entries:
-    """Return the same users and items without a single rating: what is published of it is noise alone (a control)."""
-    n_items = len(entries.items)
-    return replace(
-        entries,
-        listed=entries.listed.converted(_emptied, n_items),
-        unlisted=None if entries.unlisted is None else entries.unlisted.converted(_emptied, n_items),
-    )
-
-
 def _emptied(block: CSR) -> CSR:
-    return with_values(block, np.zeros_like(block.data))
+    return with_values(block, np.zeros(block.nnz, dtype=np.int64))
 
 
 def strategy_of(task: Task, arm: Arm, guarantee: Guarantee) -> Strategy:

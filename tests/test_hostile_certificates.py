@@ -22,7 +22,7 @@ from pricdr.privacy.strategies.base import MOST
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.certify import check
 from pricdr.release.readme import readme, statement
-from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
+from pricdr.strategies import JLT, SJLT, Features, Guided
 from tests.forging import reseal, rewrite
 
 RATINGS = Ratings.from_triples(["a", "b", "c"], ["x", "x", "y"])
@@ -87,7 +87,7 @@ def _strategy(name, **parameters):
         (_strategy("jlt", density=0.5), "has no such parameters"),
         (_strategy("jlt", **{"epsilon 0.01, for one user": 1.0}), "has no such parameters"),
         (_strategy("features", features=1.0), "a guide|has no such|contradicts"),
-        (_strategy("spectral", centring=0.01, item_prior=5.0, percentile=50.0, item_rounds=1e6), "no such parameters"),
+        (_strategy("spectral", centring=0.01, item_prior=5.0, percentile=50.0, rounds=1e6), "no such parameters"),
         (_strategy("guided", refine=1.0), "no such parameters"),
         ({"steps": []}, "steps: List should have at least 1 item"),
         ({"items": 3}, "input.item_universe is stated as not needed, but declared follows"),
@@ -134,7 +134,6 @@ USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
 LISTED = {"users": ["a", "b"]}
 KINDS = {
     "listed": lambda ledger: publish(RATINGS, PROMISE, **LISTED, ledger=ledger),
-    "spectral": lambda ledger: publish(RATINGS, PROMISE, strategy=Spectral(learn_from="all"), **LISTED, ledger=ledger),
     "guided": lambda _: publish(RATINGS, PROMISE, strategy=Guided(guide=publish(RATINGS, PROMISE))),
     "user": lambda _: publish(RATINGS, USER, strategy=JLT(dim=4), bounds=Bounds(clip=2)),
     "paper": lambda _: publish(RATINGS, PROMISE, strategy=SJLT(dim=4), items=["x", "y"], calibration=Calibration.PAPER),
@@ -179,7 +178,7 @@ def test_an_absurd_number_anywhere_ends_in_one_clear_line(tmp_path, kind):
             passed.add(path[-1])
     assert all("\n" not in refusal and len(refusal) < 600 for refusal in refusals)
     assert passed <= {
-        *("percentile", "centring", "item_prior", "user_prior", "density"),
+        *("percentile", "centring", "item_prior", "density"),
         *("threshold", "noisy_mean_square"),
         *({"delta", "epsilon"} if kind in {"guided", "noiseless"} else set()),
     }

@@ -11,7 +11,7 @@ from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.privacy import mechanism, sums
 from pricdr.privacy.mechanism import Entries, Secrets
-from pricdr.strategies import JLT, SJLT, Features, Guided, LearnFrom, Spectral
+from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 
 USERS = tuple(f"u{at}" for at in range(30))
 OTHERS = tuple(f"x{at}" for at in range(12))
@@ -40,8 +40,6 @@ TABLE = ItemFeatures(ITEMS, np.random.default_rng(1).standard_normal((20, 5)))
 WAYS = {
     "spectral": (Spectral(dim=4), None),
     "spectral, catalogue": (Spectral(dim=4), ITEMS),
-    "spectral, everybody, buckets": (Spectral(dim=4, buckets=64, learn_from=LearnFrom.ALL), None),
-    "spectral, everybody, catalogue": (Spectral(dim=4, learn_from=LearnFrom.ALL), ITEMS),
     "guided": (Guided(guide=GUIDE, dim=4), None),
     "guided, catalogue": (Guided(guide=GUIDE, dim=4), ITEMS),
     "guided, one round": (Guided(guide=GUIDE, dim=4, refine=False), None),
@@ -106,8 +104,7 @@ def _failing_at(monkeypatch, name):
             raise RuntimeError("disk full")
         return result
 
-    for module in ("rounds", "spectral"):
-        monkeypatch.setattr(f"pricdr.privacy.strategies.{module}.noisy_sums", failing)
+    monkeypatch.setattr("pricdr.privacy.strategies.rounds.noisy_sums", failing)
     return ran
 
 
@@ -154,7 +151,7 @@ def _numbers(kept) -> set[str]:
     return {text for text in texts if len(text.lstrip("-0.")) > 5}
 
 
-@pytest.mark.parametrize("way", ["spectral", "spectral, everybody, buckets", "guided"])
+@pytest.mark.parametrize("way", ["spectral", "guided"])
 def test_nothing_learnt_is_logged_or_shown_or_in_a_traceback(way, kept, caplog, capsys, tmp_path, monkeypatch):
     caplog.set_level(logging.DEBUG)
     release = _publish(way, "rating", _ratings())

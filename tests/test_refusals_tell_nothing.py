@@ -8,13 +8,11 @@ import pytest
 from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.data.reading.read import read_ratings_file as read
-from tests.settings import config
 
 USERS = tuple(f"u{at:02d}" for at in range(12))
 ITEMS = ("a", "b", "c", "d")
 STRATEGIES = {
     "spectral": ("--threshold", "3"),
-    "spectral, from all": ("--threshold", "3", *config(learn_from="all", buckets=64)),
     "guided": ("--threshold", "3", "--items", "items.txt", "--strategy", "guided", "--guide", "guide"),
     "jlt": ("--threshold", "3", "--items", "items.txt", "--strategy", "jlt", "--unit", "user", "--clip", "2"),
 }

@@ -17,14 +17,13 @@ from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.errors import PriCDRError
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.strategies import base, rounds, spectral
-from pricdr.strategies import JLT, SJLT, Guided, LearnFrom, Spectral
-from tests.settings import config
+from pricdr.privacy.strategies import base, rounds
+from pricdr.strategies import JLT, SJLT, Guided, Spectral
 
 RARE_ITEM = "the-one-book-nobody-may-know-of"
 RARE_USER = "unlisted-user-7731"
 SEED = 918273645
-OPTIONS = (("--strategy", "spectral"), ("--strategy", "spectral", *config(learn_from="all")), ("--strategy", "jlt"))
+OPTIONS = (("--strategy", "spectral"), ("--strategy", "jlt"))
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 
 
@@ -163,13 +162,8 @@ def _guided():
         (SJLT(dim=16), USERS, [40 * 16]),
         (Spectral(), USERS, [17, 40 * 16, 17, 40 * 16, 9, 40 * 8, 9, 40 * 8]),
         (_guided, USERS, [9, 40 * 8, 9, 40 * 8, 9, 40 * 8]),
-        (
-            Spectral(learn_from=LearnFrom.ALL),
-            USERS[:30],
-            [30 * 17, 30 * 17, 30 * 16, 17, 30 * 16, 9, 30 * 8, 9, 30 * 8],
-        ),
     ],
-    ids=["jlt", "sjlt", "spectral", "guided", "spectral from all"],
+    ids=["jlt", "sjlt", "spectral", "guided"],
 )
 def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy, listed, sums):
     """What time is made of: multiply-adds of every sum and noise of every step; for other items, and other values."""
@@ -179,7 +173,7 @@ def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch
         drawn, products = [], []
         draw = DiscreteGaussian.draw
         monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
-        for module in (base, rounds, spectral):
+        for module in (base, rounds):
             for name in vars(module).keys() & {"release_rows", "directions", "noisy_sums"}:
                 monkeypatch.setattr(module, name, _counted(getattr(module, name), products))
         publish(_five_each(seed, value), PROMISE, strategy=strategy, users=listed, items=ITEMS)

@@ -29,7 +29,6 @@ from pricdr.privacy.steps import (
     CalibratedStep,
     Declared,
     Grid,
-    UserGroup,
     calibrate,
     noiseless,
     total_mu,
@@ -73,7 +72,6 @@ class Prepared:
     strategy: Strategy
     ratings: RatingsSource
     selected: RatingsSource  # ratings of listed users
-    unlisted: RatingsSource | None  # ratings of others, where the strategy learns from them too
     steps: tuple[CalibratedStep, ...]
     draft: Certificate  # what a certificate cannot derive
     before: Release | None  # of a series, the release that this one follows
@@ -183,13 +181,8 @@ def publish(
     _warn_before_spending(ready.certificate(), ready.ratings, bounds, counted=ledger is not None)
     with ExitStack() as lifetime:
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
-        entries = Entries.of(  # before it too: ratings on disk are sorted here, and the disk may be full
-            ready.selected,
-            bounds,
-            summed=ready.strategy.learns,
-            universe_declared=ready.draft.items is not None,
-            unlisted=ready.unlisted,
-        )
+        # Before it too: ratings on disk are sorted here, and the disk may be full.
+        entries = Entries.of(ready.selected, bounds, summed=ready.strategy.learns)
         balance = None if ledger is None else ledger.spend(**ready.cost)
         lifetime.enter_context(_mark_spent_on_error(balance))
         randomness: Randomness
@@ -217,8 +210,7 @@ def dry_run(
     if balance is not None:
         line = ledger_statement(balance, foreseen=True)
         certificate = certificate.model_copy(update={"ledger": line, "series": ready.series_at(balance)})
-    counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
-    work = estimate(ready.steps, ratings=counted, items=len(ready.selected.items))
+    work = estimate(ready.steps, ratings=len(ready.selected), items=len(ready.selected.items))
     return DryRun(guarantee=guarantee, certificate=certificate, balance=balance, work=work)
 
 
@@ -261,13 +253,6 @@ def prepare(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
     steps = _calibrated(guarantee, strategy, declared, calibration, noisy=not insecure_no_noise)
-    # Whoever is read must pay: the certificate says by its steps whose ratings were used.
-    if strategy.learns_from_unlisted != any(one.step.payer is UserGroup.UNLISTED for one in steps):
-        reads, paid = ("reads", "none") if strategy.learns_from_unlisted else ("does not read", "some")
-        raise ParameterError(
-            f"strategy {strategy.name} {reads} the ratings of users outside the list, and {paid} of its steps are paid "
-            "by them (learns_from_unlisted and the steps' payer must fit)"
-        )
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
     draft = Certificate.model_construct(
         epsilon=None if insecure_no_noise else guarantee.epsilon,
@@ -298,8 +283,6 @@ def prepare(
         strategy=strategy,
         ratings=ratings,
         selected=selected,
-        # Nobody may be in both groups: each group pays with its whole budget.
-        unlisted=ratings.outside(selected.users, selected.items) if strategy.learns_from_unlisted else None,
         steps=steps,
         draft=draft,
         before=before,

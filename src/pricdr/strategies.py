@@ -6,7 +6,7 @@ from pricdr.privacy.strategies.continued import Continued
 from pricdr.privacy.strategies.features import Features
 from pricdr.privacy.strategies.guided import Guided
 from pricdr.privacy.strategies.random_projections import JLT, SJLT
-from pricdr.privacy.strategies.spectral import LearnFrom, Spectral
+from pricdr.privacy.strategies.spectral import Spectral
 
 __all__ = [
     "JLT",
@@ -15,7 +15,6 @@ __all__ = [
     "Features",
     "GuideRows",
     "Guided",
-    "LearnFrom",
     "Projection",
     "Spectral",
     "Strategy",

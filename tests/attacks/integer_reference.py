@@ -1,13 +1,13 @@
 """The integer code of the learnt strategies without its noise, on a calibrated grid: how far neighbours really are.
 
 What :mod:`tests.attacks.sensitivity` searches in the formula is looked for here in what ``publish`` computes: whole
-units, guides in whole steps, products and sums rounded down, buckets and scaled users.
+units, guides in whole steps, products and sums rounded down, and scaled users.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeAlias
 from unittest.mock import patch
@@ -16,18 +16,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from pricdr.arrays import Float64Array, IntegerArray
-from pricdr.data.blocks import Matrix
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ratings
 from pricdr.privacy.accounting import Guarantee, Unit
-from pricdr.privacy.mechanism import Entries, Run, Secrets
-from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Step, UserGroup, calibrate, total_mu
-from pricdr.privacy.strategies import rounds, spectral
+from pricdr.privacy.mechanism import Entries, Run
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate, total_mu
+from pricdr.privacy.strategies import rounds
 from pricdr.privacy.strategies.rounds import LearntInRounds
-from pricdr.privacy.strategies.spectral import BUCKET_CAP, into_buckets
 from pricdr.privacy.sums import noisy_sums, whole_guide
 from pricdr.randomness import Randomness, Simulation
-from pricdr.strategies import LearnFrom, Spectral
 from tests.attacks.sensitivity import Neighbours
 
 Transcript: TypeAlias = dict[str, Float64Array]
@@ -51,7 +48,7 @@ def trace_steps(seen: Mapping[str, Float64Array] | None = None) -> Iterator[Tran
         transcript[name] = noisy_sums(matrix, vectors, run, name, **rest)
         return shown.get(name, transcript[name]).copy()
 
-    with patch.object(rounds, "noisy_sums", noting), patch.object(spectral, "noisy_sums", noting):
+    with patch.object(rounds, "noisy_sums", noting):
         yield transcript
 
 
@@ -59,7 +56,6 @@ class Form(Enum):
     ROWS = "rows of users along a guide"
     CENTRE = "the mean of the guide over all ratings"
     ROUND = "both, one after the other"
-    ITEMS = "sums over the raters of each item, with a column that counts them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +66,13 @@ class WholeSums:
     bounds: Bounds = field(default_factory=Bounds)
     unit: Unit = Unit.RATING
     epsilon: float = 4.0
-    buckets: int | None = None
-    """How many buckets items are hashed into (sums over raters only)."""
 
     def calibrated(self, pair: Neighbours) -> tuple[CalibratedStep, ...]:
         """Return the steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
         users, items = pair.before.shape
-        declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=None if self.buckets else items)
+        declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=items)
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
-        calibrated = calibrate(self._layout(declared, pair), guarantee, self.bounds)
-        return tuple(one for one in calibrated if self._measured(one.step))
+        return calibrate(self._round(pair).steps(declared), guarantee, self.bounds)
 
     def sums(
         self,
@@ -93,11 +86,8 @@ class WholeSums:
         """Return what each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
         run = Run(calibrated, randomness or Simulation(0), noisy=randomness is not None)
-        with trace_steps(seen) as transcript, Secrets() as secrets:
-            if self.form is Form.ITEMS:
-                self._model(pair)._learn_items(self._hashed(entries, run), pair.guide, entries, run, secrets)
-            else:
-                self._round(pair).publish(entries, run)
+        with trace_steps(seen) as transcript:
+            self._round(pair).publish(entries, run)
         return {one.step.name: np.rint(transcript[one.step.name] / one.grid.step) for one in calibrated}
 
     def ratio(self, pair: Neighbours) -> float:
@@ -121,19 +111,7 @@ class WholeSums:
         cells.eliminate_zeros()
         users, items = (tuple(f"{at}" for at in range(size)) for size in cells.shape)
         given = Ratings.from_codes(cells.row, cells.col, cells.data.astype(np.float64), users, items)
-        return Entries.of(given, self.bounds, summed=True, universe_declared=self.buckets is None)
-
-    def _layout(self, declared: Declared, pair: Neighbours) -> tuple[Step, ...]:
-        if self.form is not Form.ITEMS:
-            return self._round(pair).steps(declared)
-        numbers = pair.guide.shape[1] + 1  # spectral's own first guide has at least 16 columns
-        return tuple(
-            replace(step, numbers=numbers, moved=step.rows * numbers) if self._measured(step) else step
-            for step in self._model(pair).steps(declared)
-        )
-
-    def _measured(self, step: Step) -> bool:
-        return (step.payer is UserGroup.UNLISTED) == (self.form is Form.ITEMS)
+        return Entries.of(given, self.bounds, summed=True)
 
     def _round(self, pair: Neighbours) -> "OneRound":
         return OneRound(
@@ -142,22 +120,6 @@ class WholeSums:
             centring=0.0 if self.form is Form.ROWS else _CENTRING,
             item_prior=pair.prior / self.bounds.largest**2,
         )
-
-    def _model(self, pair: Neighbours) -> Spectral:
-        return Spectral(
-            dim=pair.guide.shape[1],
-            learn_from=LearnFrom.ALL,
-            buckets=self.buckets or 1,
-            item_rounds=1,
-            user_prior=pair.prior / self.bounds.largest**2,
-        )
-
-    def _hashed(self, entries: Entries, run: Run) -> Matrix:
-        if self.buckets is None:
-            return entries.listed
-        cap = BUCKET_CAP * entries.most
-        stream = run.randomness.stream("buckets")
-        return into_buckets(entries.listed, entries.items, self.buckets, stream, cap=cap)[0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +132,7 @@ class OneRound(LearntInRounds):
     def rounds(self) -> tuple[tuple[float, int], ...]:
         return ((1.0, self.columns),)
 
-    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
+    def start(self, entries: Entries, run: Run) -> IntegerArray:
         return whole_guide(self.first)
 
 

@@ -17,14 +17,13 @@ from pricdr.privacy.accounting import LATTICE_FACTOR, Unit
 from pricdr.privacy.steps import Bounds, CalibratedStep, Grid, total_mu
 from pricdr.randomness import Secret
 from tests.attacks.evidence import Tally, decide, duel
-from tests.attacks.integer_reference import Form, WholeSums
+from tests.attacks.integer_reference import WholeSums
 from tests.attacks.rows import likelihood_ratio
 from tests.attacks.sensitivity import (
     Formula,
     Neighbours,
     cancelling,
     learnt_sums,
-    one_more_item,
     own_taste,
     random_item,
     replaced_user,
@@ -67,7 +66,6 @@ def targets(raters: int = 60, *, seed: int = 0) -> tuple[LearntTarget, ...]:
         LearntTarget("values, 0 to b", sharing(raters, bound=5.0), values, tight=True),
         LearntTarget("values, 2 to b", sharing(raters, bound=5.0, before=2.0), values),
         LearntTarget("a user replaced by its opposite", replaced_user(2, raters, 2.0), user, tight=True),
-        LearntTarget("sums over raters", one_more_item(2 * raters), WholeSums(form=Form.ITEMS), tight=True),
     )
 
 

@@ -21,7 +21,7 @@ _COUNT_WEIGHT: Final = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Two inputs, users x items, and the guide both are summed along: a row per user (per item, where exchanged)."""
+    """Two inputs, users x items, and the guide both are summed along: a row per user."""
 
     guide: Float64Array
     before: Float64Array
@@ -36,9 +36,6 @@ class Neighbours:
     def change(self) -> float:
         return float(np.abs(self.after - self.before).sum())
 
-    def exchanged(self) -> "Neighbours":
-        return replace(self, before=self.before.T, after=self.after.T)
-
 
 Formula: TypeAlias = Callable[[Float64Array, Float64Array, float], Float64Array]
 """(guide, ratings, prior) → sums, before noise."""
@@ -51,13 +48,6 @@ def learnt_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Flo
     [[0.5]]
     """
     return _sums(guide, ratings, (ratings**2).sum(axis=0) + prior)
-
-
-def item_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
-    """Return the sums with users and items exchanged, and a column that counts; claimed: √(1 + c²) times the change."""
-    sums = learnt_sums(guide, ratings.T, prior)
-    counts = _COUNT_WEIGHT * ratings.sum(axis=0)
-    return np.column_stack([sums, counts]) / np.hypot(1, _COUNT_WEIGHT)
 
 
 def centre_sums(guide: Float64Array, ratings: Float64Array, prior: float) -> Float64Array:
@@ -184,16 +174,6 @@ def replaced_user(items: int, followers: int, clip: float) -> Neighbours:
     after = before.copy()
     before[-1, :items] = after[-1, items:] = clip / items
     return Neighbours(guide, before, after, bound=clip)
-
-
-def one_more_item(items: int) -> Neighbours:
-    """Return a user of ``items`` that are all alike, and one more of them (for users and items exchanged)."""
-    guide = np.zeros((items, 2))
-    guide[:, 0] = 1.0
-    after = np.ones((1, items))
-    before = after.copy()
-    before[0, -1] = 0
-    return Neighbours(guide, before, after, prior=4.0)
 
 
 def own_taste(ratings: int) -> Neighbours:

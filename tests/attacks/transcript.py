@@ -9,7 +9,7 @@ of both inputs and learns to tell them apart by the rows along the direction tha
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -21,7 +21,7 @@ from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate, total_mu
 from pricdr.randomness import Randomness, Secret, Simulation
-from pricdr.strategies import Guided, LearnFrom, Spectral
+from pricdr.strategies import Guided, Spectral
 from tests.attacks.evidence import Tally, decide, duel
 from tests.attacks.integer_reference import Transcript, WholeSums, trace_steps
 from tests.attacks.learnt import with_noise
@@ -48,8 +48,6 @@ class RoundsTarget:
     strategy: Spectral | Guided
     before: Float64Array
     after: Float64Array
-    outside: tuple[Float64Array, Float64Array] | None = None
-    """Users outside the list, in either input, where they take part."""
     epsilon: float = 8.0
     bounds: Bounds = field(default_factory=Bounds)
     unit: Unit = Unit.RATING
@@ -67,11 +65,7 @@ class RoundsTarget:
     @cached_property
     def entries(self) -> tuple[Entries, Entries]:
         way = WholeSums(bounds=self.bounds, unit=self.unit)
-        listed = way.entries(self.before), way.entries(self.after)
-        if self.outside is None:
-            return listed
-        others = [way.entries(world).listed for world in self.outside]
-        return replace(listed[0], unlisted=others[0]), replace(listed[1], unlisted=others[1])
+        return way.entries(self.before), way.entries(self.after)
 
     @cached_property
     def _promised(self) -> tuple[CalibratedStep, ...]:
@@ -192,9 +186,6 @@ def rounds_targets() -> dict[str, RoundsTarget]:
         before = after.copy()
         before[-1, -1] = 0
         targets |= {f"{way}: {name}": RoundsTarget(strategy, before, after) for way, strategy in ways.items()}
-    everybody = Spectral(dim=1, learn_from=LearnFrom.ALL)  # on the last of these pairs
-    targets["outside the list: a popular item"] = RoundsTarget(everybody, after, after, outside=(before, after))
-    targets["listed beside others: a popular item"] = RoundsTarget(everybody, before, after, outside=(after, after))
     before, after = two_tastes(), two_tastes()
     after[-1] = 1 - before[-1]
     user = {"bounds": Bounds(clip=float(_ITEMS)), "unit": Unit.USER}

@@ -12,7 +12,6 @@ from pricdr import Ledger, memory, verify
 from pricdr.engines import outofcore
 from pricdr.parallel import cores
 from pricdr.privacy.plan import Estimate
-from tests.settings import config
 
 SEEDED = ("--insecure-seed", 3)
 
@@ -41,7 +40,7 @@ def files_of(folder):
     "options",
     [
         ("--values", "--rating-bound", 5, "--rating-step", 1, "--strategy", "jlt"),
-        ("--users", "users.txt", *config(learn_from="all", buckets=64)),
+        ("--users", "users.txt"),
     ],
     ids=lambda options: " ".join(map(str, options)),
 )

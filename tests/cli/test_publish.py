@@ -124,13 +124,11 @@ def learn(here, pricdr, publish):
 
 
 LEFT_OUT = "5 users of the ratings are not listed and left out"
-LEARNT_FROM = "not listed and get no row; directions are learnt from them first"
 GUIDED = ("--strategy", "guided", "--guide", "guide")
 FEATURES = ("--strategy", "features", *config(item_features="features.csv"))
 STRATEGIES = {
     "spectral": ((), 8, LEFT_OUT, ""),
-    "from all": (config(learn_from="all", buckets=20), 9, LEARNT_FROM, "of what the users outside the list paid"),
-    "from all, of listed items": ((*config(learn_from="all"), "--items", "items.txt"), 9, "listed items: 9; 0", ""),
+    "spectral of listed items": (("--items", "items.txt"), 8, "listed items: 9; 0", "of the release's cost"),
     "per user": (("--unit", "user", "--clip", 3), 8, LEFT_OUT, "scaled down to a sum of at most 3"),
     "guided": ((*GUIDED, *config(fill_guide=True)), 6, "the guide lacks 3 listed users", "It lacks 3 listed users"),
     "guided once": ((*GUIDED, *config(fill_guide=True, refine=False)), 2, "the guide lacks 3", "along a release of"),

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, strategies as st
 from scipy.sparse import _sparsetools
 
-from pricdr.data.blocks import Transposed, as_matrix
+from pricdr.data.blocks import as_matrix
 from pricdr.data.csr import (
     as_csr,
     csr_of_cells,
@@ -119,6 +119,7 @@ def test_what_does_not_form_a_matrix_is_refused():
         _changed(data=np.array([1, "x", 2], dtype=object)),
         _changed(data=np.ones((3, 1))),
         _changed().tocoo(),
+        _changed().tocsc(),
         np.eye(2),
     ):
         for use in (as_csr, lambda one: Ratings(one, ("a", "b"), ("x", "y", "z")), as_matrix):
@@ -140,5 +141,3 @@ def test_ratings_share_the_arrays_of_a_matrix_and_do_not_change():
     with pytest.raises(ValueError, match="read-only"):
         ratings.matrix.data *= 2
     assert Ratings(sp.csr_matrix(np.eye(3, dtype=int)), ratings.users, ratings.items).matrix.dtype == np.float64
-    by_column = as_matrix(sp.csc_array(np.eye(2, 3, dtype=np.int64)))
-    assert (type(by_column), by_column.shape) == (Transposed, (2, 3))

@@ -1,13 +1,10 @@
 """``publish(strategy="jlt")`` and ``transfer(method="hetero")``: by name, or one line that says what it takes."""
 
-from dataclasses import replace
-
 import pytest
 
 from pricdr import Guarantee, Ledger, Ratings, publish, transfer
 from pricdr.errors import ParameterError
 from pricdr.models.catalogue import METHODS
-from pricdr.privacy.steps import UserGroup
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.strategies import JLT, SJLT, Projection
 
@@ -50,27 +47,6 @@ def test_a_strategy_that_leaves_its_columns_open_is_refused_before_it_is_paid_fo
     ledger = Ledger.create(tmp_path / "ledger", PROMISE)
     with pytest.raises(ParameterError, match="strategy open leaves its number of columns open"):
         publish(SOURCE, PROMISE, strategy=Open(), ledger=ledger)
-    assert not ledger.read().spends
-
-
-@pytest.mark.parametrize(
-    ("reads", "payer", "says"),
-    [(True, UserGroup.LISTED, "reads .*, and none of"), (False, UserGroup.UNLISTED, "does not read .*, and some of")],
-)
-def test_whoever_a_strategy_reads_pays_for_it_or_nothing_is_spent(tmp_path, forgetting, reads, payer, says):
-    class Reading(JLT):
-        name = "reading"
-        learns_from_unlisted = reads
-
-        def steps(self, declared):
-            return tuple(replace(step, payer=payer) for step in super().steps(declared))
-
-        def item_rows(self, items, randomness, progress):
-            raise AssertionError("nothing is computed")
-
-    ledger = Ledger.create(tmp_path / "ledger", PROMISE)
-    with pytest.raises(ParameterError, match=f"^strategy reading {says} its steps are paid by them"):
-        publish(SOURCE, PROMISE, strategy=Reading(dim=4), users=["a"], ledger=ledger)
     assert not ledger.read().spends
 
 

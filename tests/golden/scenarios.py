@@ -28,7 +28,6 @@ _STRATEGIES = {
     "jlt": ["--dim", "16"],
     "sjlt": ["--dim", "16", "--items", "items.txt"],
     "spectral": ["--dim", "4", "--items", "items.txt"],
-    "spectral in buckets, learning from all": ["--dim", "4", *config(learn_from="all", buckets=64)],
     "guided": ["--dim", "4", "--guide", "guide", *config(allow_not_private_guide=True)],
     "guided, refined": ["--dim", "4", "--guide", "guide", *config(allow_not_private_guide=True, refine=True)],
     "features": ["--items", "items.txt", *config(item_features="features.csv")],

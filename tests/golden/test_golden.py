@@ -50,4 +50,4 @@ def test_releases_of_ratings_on_disk_have_the_same_rows(laid_out, monkeypatch):
     with scenarios.inside(laid_out):
         found = scenarios.releases(inputs=["values"])
     same(found, {key: RECORDED["releases"][key] for key in found})
-    assert len(found) == 14
+    assert len(found) == 12

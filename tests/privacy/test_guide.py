@@ -15,7 +15,6 @@ import pricdr
 from pricdr import Guarantee, Ratings, Release, publish
 from pricdr.errors import InputError, ParameterError, PriCDRError
 from pricdr.privacy.strategies.rounds import guide, matched
-from pricdr.privacy.strategies.spectral import MIN_FLOOR
 from pricdr.privacy.sums import GUIDE_STEPS, whole_guide
 from pricdr.strategies import JLT, Guided, Spectral
 from tests.attacks.integer_reference import Form, WholeSums
@@ -142,19 +141,10 @@ def test_rows_are_short_and_neighbours_no_farther_apart_along_a_hostile_guide(na
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_last_gate_lets_no_row_through_that_is_not_finite():
-    """``guide`` refuses such rows, but the item model and centring come here directly."""
+    """``guide`` refuses such rows, but centring comes here directly."""
     for bad in (np.nan, np.inf, 1e200):
         with pytest.raises(ParameterError, match="finite"):
             whole_guide(np.array([[bad, 1.0], [0.0, 0.5]]))
-
-
-def test_item_rows_are_finite_for_every_floor_that_is_accepted():
-    model = Spectral(learn_from="all", floor=MIN_FLOOR)
-    sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
-    for variance, last in product((1.0, 1e-12, 1e12), (True, False)):
-        rows = model._rows_from(sums * variance**0.5, variance, last=last)
-        assert np.isfinite(rows).all()
-        assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12  # noisy_sums shortens by as much again
 
 
 _CELLS = [(u, f"i{at}") for row, u in enumerate(LISTED) for at in range(8) if (row * 5 + at * 3) % 4]

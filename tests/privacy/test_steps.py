@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from dp_accounting import get_epsilon_gaussian
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
 from pricdr.errors import ParameterError, VerificationError
@@ -18,19 +18,17 @@ from pricdr.privacy.steps import (
     Declared,
     Grid,
     Step,
-    UserGroup,
     calibrate,
     total_mu,
     total_numbers,
 )
 from pricdr.release.certificate import Certificate, GuideStatement, InputStatement, NoiseStatement, StrategyStatement
 from pricdr.release.certify import bounds_statement, check, issue
-from pricdr.strategies import JLT, Features, Guided, LearnFrom, Spectral
+from pricdr.strategies import JLT, Features, Guided, Spectral
 
 WAYS = {
     "spectral": Spectral(dim=8),
     "spectral, much centring": Spectral(dim=4, centring=0.3),
-    "spectral, everybody": Spectral(dim=8, learn_from=LearnFrom.ALL),
     "guided": Guided(dim=8),
     "guided, one round": Guided(dim=8, refine=False),
     "features": Features(dim=8),
@@ -61,9 +59,8 @@ def _reach(one: CalibratedStep) -> float:
 
 
 def _cost(calibrated) -> float:
-    """Gaussian mechanisms compose to one with the squares of sensitivity/σ added; per payer, and the dearer decides."""
-    payers = {one.step.payer for one in calibrated}
-    return max(math.hypot(*(_reach(one) for one in calibrated if one.step.payer is payer)) for payer in payers)
+    """Gaussian mechanisms compose to one with the squares of sensitivity/σ added."""
+    return math.hypot(*map(_reach, calibrated))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 16.0])
@@ -83,13 +80,8 @@ def test_the_total_is_the_independent_accountants(way, unit, epsilon):
     assert ours <= epsilon * (1 + 1e-10)
 
 
-def test_the_two_payers_pay_apart_and_both_the_whole_budget():
-    calibrated = _calibrated("spectral, everybody", "rating")
-    by_payer = {payer: [one for one in calibrated if one.step.payer is payer] for payer in UserGroup}
-    costs = {payer: total_mu(group) for payer, group in by_payer.items()}
-    assert costs[UserGroup.LISTED] == pytest.approx(costs[UserGroup.UNLISTED], rel=1e-9)
-    assert total_mu(calibrated) == max(costs.values())
-    assert all("item sums" in one.step.name for one in by_payer[UserGroup.UNLISTED])
+def test_every_step_costs_its_share():
+    calibrated = _calibrated("spectral", "rating")
     for one in calibrated:  # μ² divides by the shares: no step takes what belongs to another
         assert one.mu**2 == pytest.approx(one.step.share * total_mu(calibrated) ** 2, rel=1e-8)
 
@@ -100,7 +92,6 @@ def test_the_two_payers_pay_apart_and_both_the_whole_budget():
         ("spectral", [0.001, 0.099, 0.001, 0.099, 0.002, 0.198, 0.006, 0.594]),
         ("guided", [0.0015, 0.1485, 0.0025, 0.2475, 0.006, 0.594]),
         ("guided, one round", [0.01, 0.99]),
-        ("spectral, everybody", [1 / 3, 2 / 3, 0.1, 0.001, 0.099, 0.002, 0.198, 0.006, 0.594]),
     ],
 )
 def test_the_shares_are_those_that_are_documented(way, shares):
@@ -113,21 +104,17 @@ def test_at_real_sizes_rounding_costs_little_and_the_largest_sums_fit_whole_numb
     """All ratings there may be, all of the largest size and along one direction, in every step."""
     for one in _calibrated(way, unit, items=20_000):
         step, reach = one.step, one.step.sensitivity / one.grid.step
-        of_items = step.name.startswith("item sums")
-        # In unit user the item sums add up 8 billion finely divided ratings.
-        assert step.rounding(one.grid) / reach < (0.025 if of_items and unit == "user" else 0.01)
+        assert step.rounding(one.grid) / reach < 0.01
         assert step.most * reach * 2.0 ** step.fine_bits(one.grid) < 2.0**63
-        assert step.most == (MAX_RATINGS if of_items or step.name.startswith("cent") else MAX_ITEMS)
+        assert step.most == (MAX_RATINGS if step.name.startswith("cent") else MAX_ITEMS)
 
 
-@pytest.mark.parametrize("way", ["spectral", "guided", "spectral, everybody"])
+@pytest.mark.parametrize("way", ["spectral", "guided"])
 def test_rounding_is_counted_where_it_can_happen(way):
     """One rating moves the rows of all who rated the item: all of them are rounded."""
     for one in _calibrated(way, "rating", users=1000, items=300):
         step = one.step
-        moved = {"centre": step.numbers, "item s": 300 * step.numbers}.get(step.name[:6], 1000 * step.numbers)
-        if way == "spectral, everybody" and step.name == "rows of round 1":
-            moved = step.numbers  # along given vectors
+        moved = step.numbers * (1 if step.name.startswith("cent") else 1000)
         assert step.moved == moved
         assert step.rounding(one.grid) >= moved**0.5
         assert one.grid.refinement == MAX_REFINEMENT
@@ -160,7 +147,6 @@ FINE = UNITS | {
     st.sampled_from([1e-12, 1e-6, 1e-2]),
     st.floats(0.01, 300),
 )
-@example("spectral, everybody", "user", 2.0, 2, None, 4, 1e-6, 10.0)  # once charged, and failed
 def test_no_layout_exceeds_its_promise_and_what_is_calibrated_is_certified(
     way, unit, epsilon, users, items, dim, delta, clip
 ):
@@ -184,8 +170,7 @@ def test_no_layout_exceeds_its_promise_and_what_is_calibrated_is_certified(
 
 def _draft(strategy, guarantee, declared) -> Certificate:
     """What ``publish`` would have certified."""
-    read_off = "hashed into buckets" if strategy.learns_from_unlisted else "not needed"
-    universe = read_off if declared.items is None else "declared"
+    universe = "not needed" if declared.items is None else "declared"
     guide = GuideStatement(
         sha256="0" * 64, strategy="jlt", private=True, epsilon=1.0, delta=1e-6, unit="rating", missing_users=0
     )

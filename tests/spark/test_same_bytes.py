@@ -58,12 +58,9 @@ def test_sums_in_many_pieces(in_memory, everything, monkeypatch):
     same(in_memory, everything, strategy=Spectral(dim=2))
 
 
-def test_lists_and_users_outside_of_them(in_memory, everything, listed, users, items):
-    same(in_memory, listed, strategy=Spectral(learn_from="all", dim=4), users=users, items=items)
-    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, buckets=64, item_rounds=1), users=users)
-    # Nobody is outside: a refusal would tell the recipient of the release that nobody else rated anything.
-    everybody = {"users": in_memory.users, "items": in_memory.items}
-    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, item_rounds=1), **everybody)
+def test_lists_leave_all_others_out(in_memory, everything, listed, users, items):
+    same(in_memory, listed, strategy=Spectral(dim=4), users=users, items=items)
+    same(in_memory, everything, strategy=Spectral(dim=2), users=users)
 
 
 def test_along_a_guide(in_memory, listed, users, items):

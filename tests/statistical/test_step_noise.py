@@ -12,23 +12,19 @@ from pricdr.data.blocks import InMemory
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import UNITS_PER_STEP, Declared, calibrate
 from pricdr.randomness import Secret, Simulation
-from pricdr.strategies import Guided, LearnFrom, Spectral
+from pricdr.strategies import Guided, Spectral
 from tests.attacks.integer_reference import trace_steps
 from tests.attacks.transcript import GuideOf
 from tests.laws import ALPHA, has_scale, scale_p_value, shape_p_value
 
 pytestmark = pytest.mark.statistical
-USERS, ITEMS, UNLISTED = 4000, 3000, 500
+USERS, ITEMS = 4000, 3000
 NAMES = tuple(f"u{at}" for at in range(USERS))
 GUIDE = GuideOf(np.random.default_rng(3).standard_normal((USERS, 6)).astype(np.float32), NAMES)
-EVERYBODY = Spectral(dim=4, learn_from=LearnFrom.ALL, buckets=2500)
 WAYS = {
     "spectral": (Spectral(dim=4), False, Unit.RATING, Bounds()),
     "spectral, values": (Spectral(dim=4), True, Unit.RATING, Bounds(rating_bound=5)),
     "spectral, user": (Spectral(dim=4), True, Unit.USER, Bounds(clip=3.0)),
-    "spectral, everybody, buckets": (EVERYBODY, False, Unit.RATING, Bounds()),
-    "spectral, everybody, catalogue, values": (EVERYBODY, True, Unit.RATING, Bounds(rating_bound=5)),
-    "spectral, everybody, user": (EVERYBODY, False, Unit.USER, Bounds(clip=3.0)),
     "guided": (Guided(guide=GUIDE, dim=4), True, Unit.RATING, Bounds()),
     "guided, values": (Guided(guide=GUIDE, dim=4), False, Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
     "guided, one round": (Guided(guide=GUIDE, dim=8, refine=False), True, Unit.RATING, Bounds()),
@@ -60,7 +56,6 @@ def noises(request, rng, any_seed):
     strategy, declared_items, unit, bounds = WAYS[request.param]
     declared = Declared(bounds=bounds, unit=unit, users=USERS, items=ITEMS if declared_items else None)
     calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
-    everybody = getattr(strategy, "learn_from", None) is LearnFrom.ALL
     limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
     entries = Entries(
         InMemory(limit(_matrix(rng, USERS, bounds.levels))),
@@ -68,9 +63,6 @@ def noises(request, rng, any_seed):
         tuple(f"i{at}" for at in range(ITEMS)),
         bounds,
         value=bounds.rating_step / (UNITS_PER_STEP if unit is Unit.USER else 1),
-        most=bounds.most_units if unit is Unit.USER else bounds.levels,
-        universe_declared=declared_items,
-        unlisted=InMemory(limit(_matrix(rng, UNLISTED, bounds.levels))) if everybody else None,
     )
     randomness = Secret() if any_seed % 2 else Simulation(any_seed)
     return calibrated, *_run(strategy, entries, calibrated, randomness)

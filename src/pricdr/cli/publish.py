@@ -142,7 +142,7 @@ def publish(
         guarantee, bounds, strategy = replace(guarantee, unit=declared.unit), declared.bounds, "continued"
         threshold = counted_from if threshold is None else threshold
     bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
-    chosen = complete_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim, settings, guide, items, before)
+    chosen = complete_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim, settings, guide, before)
     arguments: dict[str, Any] = {
         "guarantee": guarantee,
         "strategy": chosen,
@@ -275,26 +275,22 @@ def _counted_items(arguments: Mapping[str, Any]) -> "Ids | None":
 
 def _say_input(reading: "Reading[Any]", arguments: Mapping[str, Any]) -> None:
     """Show what was read, and which users and items of it count."""
-    users, counted, strategy = arguments["users"], _counted_items(arguments), arguments["strategy"]
+    users, counted, dim = arguments["users"], _counted_items(arguments), arguments["strategy"].dim
     ratings, bounds, raters = reading.ratings, arguments["bounds"], set(reading.raters or ())
     if bounds.rating_bound is None:
         warn_of_stars(reading)
     say(*reading.summary().split("\n"))
-    others = raters.difference(users or raters)
     if users is not None and raters:
-        kept = "get no row; directions are learnt from them first, and they are protected by the same promise"
-        absent = len(users) - len(raters.intersection(users))
+        absent, others = len(users) - len(raters.intersection(users)), len(raters.difference(users))
         say(
-            f"listed users: {len(users):,}, of them {absent:,} without ratings; {len(others):,} users of the "
-            f"ratings are not listed and {kept if strategy.learns_from_unlisted and others else 'left out'}"
+            f"listed users: {len(users):,}, of them {absent:,} without ratings; {others:,} users of the ratings are "
+            "not listed and left out"
         )
-    if raters and strategy.learns_from_unlisted and not others:
-        warn("learn-from all: every user is listed, so there is no other user to learn from")
     if counted is not None and raters:
         listed = "listed items" if arguments["items"] is not None else "items with features"
         say(f"{listed}: {len(counted):,}; {len(set(ratings.items).difference(counted)):,} others are left out")
-    if strategy.dim is not None and strategy.dim > len(counted or ratings.items):
-        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+    if dim is not None and dim > len(counted or ratings.items):
+        say(f"dim {dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
     if reading.n_ratings is None:  # rows were only counted
         return
     # To the source alone: a refusal would reveal it to everyone who expects the release.

@@ -36,11 +36,6 @@ class PublishSettings(InputSettings):
     item_features: Path | None = None
     """features: a public table of items (csv, tsv, parquet) with a column item, and numeric columns or one named tags
     (war|history)."""
-    learn_from: Literal["listed", "all"] | None = None
-    """spectral: learn directions from listed users alone (the default), or first from all others, who are equally
-    protected and get no rows."""
-    buckets: int | None = None
-    """learn-from all without items: hash items into this many buckets; 65536 unless set."""
     density: float | None = None
     """sjlt: share of non-zeros in P; 0.5 unless set."""
     temp_dir: Path | None = None
@@ -88,7 +83,6 @@ def complete_strategy(
     dim: int | None,
     settings: PublishSettings,
     guide: Path | None,
-    items: Path | None,
     before: "Series | None" = None,
 ) -> "Strategy":
     """Return the strategy with everything it needs to run; settings of another strategy are refused."""
@@ -102,16 +96,12 @@ def complete_strategy(
         guarantee,
         dim=dim,
         density=settings.density,
-        learn_from=settings.learn_from,
-        buckets=settings.buckets,
         item_features=None if settings.item_features is None else pricdr.read_features(settings.item_features),
         guide=None if guide is None else _verified(guide, settings),
         fill_guide=settings.fill_guide or None,
         refine=settings.refine,
         before=None if before is None else before.members,
     )
-    if settings.buckets is not None and (settings.learn_from != "all" or items is not None):
-        raise ParameterError("buckets belongs to learn-from all without --items: nothing else is hashed")
     for need in strategy.needs:
         if not getattr(strategy, need):
             raise ParameterError(f"--strategy {strategy.name} needs {_GIVEN_BY[need]}")

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.csr import CSC, CSR, as_csr, sp
+from pricdr.data.csr import CSR, as_csr
 from pricdr.data.ids import Ids
 from pricdr.parallel import cores, each_slice
 from pricdr.progress import Progress, silent
@@ -40,11 +40,8 @@ class Matrix(Protocol):
     ) -> None:
         """Fill ``out`` with the results of ``work`` for every user; blocks have at most ``block_rows`` users."""
 
-    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction) -> Whole:
         """Return the sum of the results of ``work`` over all blocks."""
-
-    def converted(self, convert: Convert, n_columns: int) -> "Matrix":
-        """Return the matrix of the converted blocks, which have ``n_columns`` columns."""
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
         """Return an empty array with one row per user: in memory, or in a file where it is large."""
@@ -77,10 +74,6 @@ class RatingsSource:
         """Return the values as whole units, as ``convert`` computes them."""
         raise NotImplementedError
 
-    def all_users(self) -> Ids:
-        """Return the users of whom there are ratings, selected or not."""
-        return self.users
-
     def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
         """Return the ratings of exactly these users and items, in this order; unknown ids get empty rows or columns.
 
@@ -91,11 +84,6 @@ class RatingsSource:
         """
         users, items = self.users if users is None else users, self.items if items is None else items
         return self if (users, items) == (self.users, self.items) else self.over(users, items)
-
-    def outside(self, users: Ids, items: Ids) -> Self:
-        """Return the ratings of all other users than these, over these items."""
-        listed = set(users)
-        return self.select(tuple(user for user in self.all_users() if user not in listed), items)
 
 
 class LocalMatrix(Matrix):
@@ -120,12 +108,12 @@ class LocalMatrix(Matrix):
 
         each_slice(self.cut(block_rows), fill, what=what, progress=progress)
 
-    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction) -> Whole:
         """Return the sum of the results of ``work`` over all blocks, each of which makes a whole sum."""
         total = Total()
         # Without users there is one empty block: it gives zeros of the right shape.
         slices = self.cut(self.shape[0], for_sums=True) or [slice(0, 0)]
-        each_slice(slices, lambda part: total.add(work(self.block(part), part.start)), what=what, progress=progress)
+        each_slice(slices, lambda part: total.add(work(self.block(part), part.start)))
         return total.sum
 
 
@@ -138,17 +126,6 @@ class InMemory(LocalMatrix):
     def block(self, part: slice) -> CSR:
         """Return the rows of some users."""
         return self.matrix[part]
-
-    def converted(self, convert: Convert, n_columns: int) -> "InMemory":
-        """Return the converted matrix."""
-        return InMemory(convert(self.matrix))
-
-
-class Transposed:
-    """The same matrix with users and items exchanged: what is summed over users can also be summed over items."""
-
-    def __init__(self, of: Matrix) -> None:
-        self.of, self.shape = of, of.shape[::-1]
 
 
 class Total:
@@ -169,10 +146,6 @@ class Total:
         part.fill(0)
 
 
-def as_matrix(given: "Matrix | Transposed | CSR | CSC") -> "Matrix | Transposed":
-    """Return a matrix that works can run on; scipy's CSC format becomes rows of the transposed matrix."""
-    if isinstance(given, Matrix | Transposed):
-        return given
-    if isinstance(given, sp.csc_array | sp.csc_matrix):
-        return Transposed(InMemory(as_csr(given.T)))
-    return InMemory(as_csr(given))
+def as_matrix(given: Matrix | CSR) -> Matrix:
+    """Return a matrix that works can run on."""
+    return given if isinstance(given, Matrix) else InMemory(as_csr(given))

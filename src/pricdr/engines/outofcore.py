@@ -63,7 +63,6 @@ class DiskMatrix(LocalMatrix):
     """A sparse matrix in files, row by row, read block by block; each block is converted whenever it is read."""
 
     workspace: Workspace
-    width: int
     starts: npt.NDArray[np.int64]
     """Of every row, and the end of the last; in memory."""
     columns: Path
@@ -75,14 +74,10 @@ class DiskMatrix(LocalMatrix):
     """The distinct pairs among them."""
     n_untimed: int
     shape: tuple[int, int]
-    converts: tuple[Convert, ...] = ()
+    convert: Convert | None = None
 
     def __len__(self) -> int:
         return int(self.starts[-1])
-
-    def converted(self, convert: Convert, n_columns: int) -> "DiskMatrix":
-        """Return the matrix of the converted blocks."""
-        return replace(self, shape=(self.shape[0], n_columns), converts=(*self.converts, convert))
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return an empty array with one row per user: in memory, or in a file if it is large."""
@@ -111,10 +106,9 @@ class DiskMatrix(LocalMatrix):
             columns = np.fromfile(self.columns, np.int32, count, offset=4 * first)
             given = self.values
             values = np.ones(count) if given is None else np.fromfile(given, np.float64, count, offset=8 * first)
-        block = sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=(len(starts) - 1, self.width))
-        for convert in self.converts:
-            block = convert(block)
-        return block
+        shape = len(starts) - 1, self.shape[1]
+        block = sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=shape)
+        return block if self.convert is None else self.convert(block)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,10 +135,6 @@ class DiskRatings(RatingsSource):
         matrix = self._sorted.get((self.users, self.items))
         return self.rows if matrix is None else len(matrix)
 
-    def all_users(self) -> Ids:
-        """Return the users who occur in the rows."""
-        return self.raters
-
     def over(self, users: Ids, items: Ids) -> Self:
         """Return the ratings over exactly these users and items."""
         for ids in (users, items):
@@ -153,7 +143,7 @@ class DiskRatings(RatingsSource):
 
     def units(self, convert: Convert) -> DiskMatrix:
         """Return the values as whole units, as ``convert`` computes them block by block."""
-        return self.sorted().converted(convert, len(self.items))
+        return replace(self.sorted(), convert=convert)
 
     def require_space(self, dim: int | None) -> None:
         """Refuse result rows of ``dim`` numbers (None: the widest learnt release) for whose file there is no room."""
@@ -196,7 +186,7 @@ class DiskRatings(RatingsSource):
             connection.execute("DROP TABLE sorted")
         starts = np.concatenate(([0], np.cumsum(per_row)))
         shape, kept = (len(self.users), len(self.items)), values_path if used and self.keep_values else None
-        matrix = DiskMatrix(workspace, len(self.items), starts, columns_path, kept, rows, pairs, untimed, shape)
+        matrix = DiskMatrix(workspace, starts, columns_path, kept, rows, pairs, untimed, shape)
         return self._sorted.setdefault((self.users, self.items), matrix)
 
 

@@ -20,7 +20,7 @@ from pricdr.errors import ParameterError, require_count, require_positive, requi
 from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
 from pricdr.privacy.mechanism import Run, Secrets, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, SumKind, calibrate, total_mu
+from pricdr.privacy.steps import UNITS_PER_STEP, Bounds, CalibratedStep, Declared, calibrate, total_mu
 from pricdr.privacy.strategies.base import Projection, Strategy
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
@@ -28,7 +28,7 @@ from pricdr.randomness import Secret, Simulation
 
 _CELLS_PER_BATCH: Final = 1 << 22
 _CROWD: Final = 100
-"""Raters (or items) that share a direction: its vector is then 0.995 long, and so is nearly the whole shift."""
+"""Raters who share a direction: its vector is then 0.995 long, and so is nearly the whole shift."""
 _PRIOR: Final = 0.0  # the constant under the root; smaller is worse, and the bound holds for any
 
 
@@ -136,7 +136,7 @@ class Shift:
 
 def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> Shift:
     """Return the largest shift that is known for a step of this kind."""
-    if one.step.kind is SumKind.GIVEN and one.step.spread is None:
+    if one.step.spread is None:
         assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
         numbers = _projected(one, strategy, declared)
     else:
@@ -172,7 +172,7 @@ def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) ->
 def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
     """Return sums without and with a rating, or of a user and of one whose items point the opposite way.
 
-    Directions are learnt from two crowds, of users or, with the two exchanged, of items, one for each way.
+    Directions are learnt from two crowds of users, one for each way.
     """
     bounds, step, by_user = declared.bounds, one.step, declared.unit is Unit.USER
     value = bounds.rating_step / (UNITS_PER_STEP if by_user else 1)
@@ -187,10 +187,10 @@ def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
         world[:_CROWD, 0] = world[_CROWD : 2 * _CROWD, 1] = change
         world[-1] = last
         matrix = sp.csr_array(world)
-        if step.kind is SumKind.GIVEN:
-            matrix, vectors = matrix[-1:], guide[[0, _CROWD]]
-        else:
+        if step.learnt:
             vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
+        else:
+            matrix, vectors = matrix[-1:], guide[[0, _CROWD]]
         if weight:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
         run = Run((one,), Simulation(0), noisy=False)
@@ -199,17 +199,14 @@ def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
 
 
 def worst_pair(subject: Subject) -> list[Shift]:
-    """Return what every step gives for the two neighbouring inputs, of listed users or others, furthest apart.
+    """Return what every step gives for the two neighbouring inputs that are furthest apart.
 
     The adversary is shown all of it, as the accounting allows for, and not only the published rows.
     """
-    steps = subject.calibrated
-    groups = ([one for one in steps if one.step.payer is payer] for payer in {one.step.payer for one in steps})
-    pairs = [[worst_case(one, subject.strategy, subject.declared) for one in group] for group in groups]
-    furthest = max(pairs, key=distance)
-    if not distance(furthest):
+    pair = [worst_case(one, subject.strategy, subject.declared) for one in subject.calibrated]
+    if not distance(pair):
         raise ParameterError("rounding hides every change beside so much noise: there is nothing to audit")
-    return furthest
+    return pair
 
 
 def distance(shifts: Sequence[Shift]) -> float:

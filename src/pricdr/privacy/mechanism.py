@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.arrays import Float32Array, Int32Array, IntegerArray
-from pricdr.data.blocks import Matrix, RatingsSource, Transposed, as_matrix
-from pricdr.data.csr import CSC, CSR, exact_product, exact_product_by_pieces, with_values
+from pricdr.data.blocks import Matrix, RatingsSource, as_matrix
+from pricdr.data.csr import CSR, exact_product, exact_product_by_pieces, with_values
 from pricdr.data.ids import Ids
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
@@ -56,7 +56,7 @@ def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
 
 
 def release_rows(
-    entries: Matrix | CSR | CSC,
+    entries: Matrix | CSR,
     item_rows: Int32Array,
     *,
     grid: Grid,
@@ -69,7 +69,6 @@ def release_rows(
     The noise of cell (u, j) is the draw at position u·dim + j, so the result does not depend on blocks or threads.
     """
     matrix = as_matrix(entries)
-    assert not isinstance(matrix, Transposed), "rows are users'"
     dim = item_rows.shape[1]
     most = bounds.levels * max(int(item_rows.max(initial=0)), -int(item_rows.min(initial=0)))
     limit = matrix.shape[1] * most + (0 if noise is None else noise.largest)
@@ -133,21 +132,9 @@ class Entries:
     items: Ids
     bounds: Bounds
     value: float = 1.0  # what one unit counts
-    most: int = 1  # units that one entry can have
-    universe_declared: bool = False
-    """Whether ``items`` are a declared universe; otherwise which items exist must not show."""
-    unlisted: Matrix | None = None  # users outside the list x items, where they take part in learning
 
     @classmethod
-    def of(
-        cls,
-        ratings: RatingsSource,
-        bounds: Bounds,
-        *,
-        summed: bool = False,
-        universe_declared: bool = False,
-        unlisted: RatingsSource | None = None,
-    ) -> "Entries":
+    def of(cls, ratings: RatingsSource, bounds: Bounds, *, summed: bool = False) -> "Entries":
         """Return the ratings as entries; where they are ``summed``, a clip bounds the sum of a user's ratings."""
         forced = bounds.units if summed else bounds.steps
         limited = summed and bounds.clip is not None
@@ -157,9 +144,6 @@ class Entries:
             ratings.items,
             bounds,
             value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
-            most=bounds.most_units if limited else bounds.levels,
-            universe_declared=universe_declared,
-            unlisted=None if unlisted is None else unlisted.units(forced),
         )
 
     def __repr__(self) -> str:  # sizes only: ratings are private

@@ -9,7 +9,7 @@ from pricdr.errors import BudgetError, ParameterError, require_count
 from pricdr.parallel import cores
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, mu_of
 from pricdr.privacy.ledger import Balance
-from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, SumKind, calibrate
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, calibrate
 from pricdr.privacy.strategies.spectral import Spectral
 
 _START: Final = 0.05
@@ -55,8 +55,8 @@ def estimate(calibrated: Iterable[CalibratedStep], *, ratings: int, items: int) 
     """Return what these steps take for so many ratings of so many items."""
     seconds, memory, item_rows, user_rows, learns = _START, 0, 0, 0, False
     for step in (one.step for one in calibrated):
-        price = _GIVEN if step.kind is SumKind.GIVEN else _LEARNT
-        learns |= step.kind is not SumKind.GIVEN
+        price = _LEARNT if step.learnt else _GIVEN
+        learns |= step.learnt
         columns = step.numbers
         seconds += columns * (price.user * step.rows + price.rating * ratings + price.item * items)
         # Steps follow one another, and each gives its memory back.

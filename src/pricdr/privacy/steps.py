@@ -7,7 +7,6 @@ exactly, adaptively too (``docs/mathematics.md``, section 2): the squares of μ 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -181,22 +180,6 @@ _SAFE: Final = 1 + 1e-6  # covers double arithmetic in a bound on rounding
 _MAX_LOST: Final = 0.5  # the largest part of a step's budget that rounding may take
 
 
-class UserGroup(Enum):
-    """Whose ratings a step reads. Nobody is in both groups, so a release costs the larger of the two sums."""
-
-    LISTED = "listed users"
-    UNLISTED = "users outside the list"
-
-
-class SumKind(Enum):
-    """What a step adds up, which decides whose rows a rating moves."""
-
-    GIVEN = "vectors that were there before"  # one rating moves one row
-    LEARNT = "vectors computed from the same ratings, along a guide"
-    """One rating moves the rows of everybody who rated the item."""
-    COUNTED = "the same, and a constant that counts ratings"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Declared:
     """What a layout of steps may depend on: nothing of it is read off the ratings."""
@@ -219,15 +202,15 @@ class Step:
     name: str
     purpose: str  # what it computes, for people
     sensitivity: float  # how far a neighbouring change moves the exact result (Frobenius norm)
-    share: float  # the part of the payer's μ² that it is given
+    share: float  # the part of μ² that it is given
     rows: int
     numbers: int  # noisy numbers in a row
     moved: int  # noisy numbers that one neighbouring change can move
     most: int = MAX_ITEMS  # ratings, at most, that one number adds up: whole numbers must hold their sum
     spread: int | None = None  # most units of ratings behind one number; None where nothing is rounded
-    kind: SumKind = SumKind.GIVEN
+    learnt: bool = False
+    """Whether vectors are computed from the same ratings; one rating then moves the rows of all who rated the item."""
     published: bool = True  # whether its rows are part of the release; otherwise only later steps see them
-    payer: UserGroup = UserGroup.LISTED
 
     def rounding(self, grid: Grid) -> float:
         """Return the grid steps that rounding adds to the sensitivity, over all numbers that can move."""
@@ -263,10 +246,9 @@ class CalibratedStep:
 
 def calibrate(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple[CalibratedStep, ...]:
     """Return the noise of every step, so that all of them together keep ``guarantee``."""
-    for payer in {step.payer for step in steps}:
-        total = math.fsum(step.share for step in steps if step.payer is payer)
-        if abs(total - 1) > 1e-12:
-            raise ParameterError(f"the shares of the {payer.value} add up to {total!r}, not to 1")
+    total = math.fsum(step.share for step in steps)
+    if abs(total - 1) > 1e-12:
+        raise ParameterError(f"the shares of the steps add up to {total!r}, not to 1")
     # The noise table is off by a little in every number; the promise has to cover all numbers of all steps.
     numbers = sum(step.moved for step in steps)
     return tuple(_calibrated(step, guarantee, bounds, numbers) for step in steps)
@@ -278,11 +260,8 @@ def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[CalibratedStep, ..
 
 
 def total_mu(calibrated: Iterable[CalibratedStep]) -> float:
-    """Return μ of all steps together; the payers are different people, so the group that pays more decides."""
-    paid: dict[UserGroup, list[float]] = {}
-    for one in calibrated:
-        paid.setdefault(one.step.payer, []).append(one.mu)
-    return max(map(composed_mu, paid.values()), default=0.0)
+    """Return μ of all steps together."""
+    return composed_mu(one.mu for one in calibrated)
 
 
 def total_numbers(calibrated: Iterable[CalibratedStep]) -> int:

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from pricdr.arrays import Float64Array, IntegerArray
-from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
-from pricdr.data.csr import CSC, CSR, exact_product, exact_row_sums, with_values
+from pricdr.data.blocks import Matrix, Whole, as_matrix
+from pricdr.data.csr import CSR, exact_product, exact_row_sums, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.mechanism import CELLS_PER_BLOCK, SHRINK, Run, Secrets
@@ -45,12 +45,7 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
 
 
 def directions(
-    matrix: Matrix | Transposed | CSR | CSC,
-    guide: IntegerArray,
-    *,
-    value: float,
-    prior: float,
-    secrets: Secrets,
+    matrix: Matrix | CSR, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets
 ) -> Float64Array:
     """Return one vector of norm below 1 per column of ``matrix``: its raters' guide rows, added up and normalised.
 
@@ -59,24 +54,16 @@ def directions(
     if not prior >= 0:  # the theorem needs it, whoever calls
         raise ParameterError(f"the prior under the root must be zero or more, got {prior!r}")
     matrix, width = as_matrix(matrix), guide.shape[1]
-    by_item = not isinstance(matrix, Transposed)
 
     def sums_and_squares(block: CSR, start: int) -> Whole:
         # Squares are in two columns, upper · 2^31 + lower: those of finely divided ratings need up to 62 bits each, and
         # whole numbers hold sums of either part, not of both. Added up as doubles they would depend on the order.
         squares = block.data.astype(np.int64) ** 2
         parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
-        weights = (block, *(with_values(block, part) for part in parts))
-        weighted, *upper_lower = (one.T if by_item else one for one in weights)
-        rows = guide[start : start + block.shape[0]] if by_item else guide
-        return np.column_stack([exact_product(weighted, rows), *map(exact_row_sums, upper_lower)])
+        upper_lower = (exact_row_sums(with_values(block, part).T) for part in parts)
+        return np.column_stack([exact_product(block.T, guide[start : start + block.shape[0]]), *upper_lower])
 
-    if isinstance(matrix, Transposed):  # a vector per user, who is in one block
-        sums = np.empty((matrix.shape[1], width + 2), dtype=np.int64)
-        matrix.of.rows(sums_and_squares, sums, block_rows=max(1, CELLS_PER_BLOCK // width))
-    else:
-        sums = matrix.total(sums_and_squares)
-    secrets.keep(sums)
+    sums = secrets.keep(matrix.total(sums_and_squares))
     squares = secrets.keep(sums[:, width] * 2.0**_SPLIT_BITS + sums[:, width + 1])
     vectors = secrets.keep(sums[:, :width] * (value / GUIDE_STEPS))
     below = secrets.keep(np.einsum("ij,ij->i", vectors, vectors) + squares * value**2 + prior)
@@ -86,13 +73,7 @@ def directions(
 
 
 def noisy_sums(
-    matrix: Matrix | Transposed | CSR | CSC,
-    vectors: Float64Array,
-    run: Run,
-    name: str,
-    *,
-    value: float,
-    secrets: Secrets,
+    matrix: Matrix | CSR, vectors: Float64Array, run: Run, name: str, *, value: float, secrets: Secrets
 ) -> Float64Array:
     """Run the step of this name: return ``matrix · vectors`` on its grid plus its noise, a row per row of ``matrix``.
 
@@ -105,31 +86,17 @@ def noisy_sums(
     whole = secrets.keep(np.floor(vectors * scale).astype(np.int64))
     matrix, numbers = as_matrix(matrix), whole.shape[1]
     out = np.empty((matrix.shape[0], numbers))
-    block_rows, step, noise = max(1, CELLS_PER_BLOCK // numbers), grid.step, run.noise(name)
+    step, noise = grid.step, run.noise(name)
 
-    def finish(sums: Whole, start: int) -> Float64Array:
+    def work(block: CSR, start: int) -> Float64Array:
+        sums = exact_product(block, whole)
         sums >>= bits
         if noise is not None:
             sums += noise.draw(start * sums.shape[1], sums.size).reshape(sums.shape)
         noisy: Float64Array = np.multiply(sums, step)
         return noisy
 
-    def of_users(block: CSR, start: int) -> Float64Array:
-        return finish(exact_product(block, whole), start)
-
-    def of_items(block: CSR, start: int) -> Whole:
-        return exact_product(block.T, whole[start : start + block.shape[0]])
-
-    if not isinstance(matrix, Transposed):
-        matrix.rows(of_users, out, block_rows=block_rows, what=name, progress=run.progress)
-        return out
-    # Over users: one pass over the ratings, then the noise in blocks.
-    sums = secrets.keep(matrix.of.total(of_items, what=name, progress=run.progress))
-
-    def fill(part: slice) -> None:
-        out[part] = finish(sums[part], part.start)
-
-    each_block(len(out), block_rows, fill)
+    matrix.rows(work, out, block_rows=max(1, CELLS_PER_BLOCK // numbers), what=name, progress=run.progress)
     return out
 
 

@@ -74,7 +74,7 @@ UnitName: TypeAlias = Literal["rating", "user"]
 StrategyName: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
 """Any name that a strategy can have, since packages of others bring their own. README.md repeats it: no markup."""
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
-ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed", "hashed into buckets"]
+ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed"]
 
 
 class _Part(BaseModel):
@@ -167,7 +167,6 @@ class StepStatement(_Part):
 
     name: Name
     purpose: Text
-    payer: Literal["listed users", "users outside the list"] = Field(description="whose ratings it read")
     published: bool = Field(description="whether its rows are in the release; otherwise later steps alone saw them")
     rows: Count
     numbers: Count = Field(description="noisy numbers in a row")
@@ -178,7 +177,7 @@ class StepStatement(_Part):
     grid: Scale
     refinement: Refinement
     mu: Mu | None = Field(description="(sensitivity + rounding) / sigma; null where there is no noise")
-    share: float | None = Field(ge=0, le=2, description="of the payer's mu squared")
+    share: float | None = Field(ge=0, le=2, description="of mu squared")
 
 
 class GuideStatement(_Part):

@@ -15,7 +15,6 @@ from pricdr.privacy.accounting import (
     SAMPLER_DISTANCE,
     Unit,
     composed_epsilon,
-    composed_mu,
     delta_warnings,
     epsilon_warnings,
     grid_steps,
@@ -23,7 +22,7 @@ from pricdr.privacy.accounting import (
     paper_sigma,
 )
 from pricdr.privacy.ledger import Balance
-from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Grid, UserGroup, total_mu, total_numbers
+from pricdr.privacy.steps import Bounds, CalibratedStep, Declared, Grid, total_mu, total_numbers
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
@@ -48,9 +47,10 @@ GROUP_SIZES: Final = (5, 20, 100)  # ratings for which a whole user's cost is st
 
 def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certificate:
     """Return the certificate of a draft, without its files; :class:`VerificationError` where it contradicts itself."""
-    universe = {**dict(draft.input), "item_universe": _item_universe(draft, calibrated)}
+    universe = {**dict(draft.input), "item_universe": _item_universe(draft)}
     draft = draft.model_copy(update={"input": InputStatement(**universe)})
     noisy, last, bounds = draft.noisy, calibrated[-1], declared_by(draft).bounds
+    mu = total_mu(calibrated) if noisy else None
     epsilon, nominal = _epsilons(draft, calibrated)
     _check_statements(draft, calibrated)
     derived: dict[str, Any] = {
@@ -59,10 +59,10 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
         "nominal_epsilon": nominal,
         "sigma": last.grid.sigma,
         "sensitivity": last.step.sensitivity,
-        "mu": total_mu(calibrated) if noisy else None,
+        "mu": mu,
         "grid": _stated_grid(last.grid, noisy),
-        "steps": [_step(one, calibrated, noisy) for one in calibrated],
-        "neighbours": _neighbours(draft, calibrated),
+        "steps": [_step(one, mu) for one in calibrated],
+        "neighbours": _neighbours(draft),
         "epsilon_at_delta": [
             EpsilonAtDelta(delta=delta, epsilon=_certified(calibrated, delta)) for delta in DELTAS if noisy
         ],
@@ -174,19 +174,18 @@ def _stated_grid(grid: Grid, noisy: bool) -> float:
     return grid.sigma / grid_steps(grid.refinement) if noisy else grid.step
 
 
-def _step(one: CalibratedStep, calibrated: Sequence[CalibratedStep], noisy: bool) -> StepStatement:
+def _step(one: CalibratedStep, mu: float | None) -> StepStatement:
+    """Return what the certificate says of a step; ``mu``: of all steps together, None where there is no noise."""
     step, grid = one.step, one.grid
     copied = ("name", "purpose", "published", "rows", "numbers", "moved", "sensitivity")
-    whole = composed_mu(other.mu for other in calibrated if other.step.payer is step.payer) if noisy else 0.0
     return StepStatement(
         **{name: getattr(step, name) for name in copied},
-        payer=step.payer.value,
         rounding=step.rounding(grid),
         sigma=grid.sigma,
-        grid=_stated_grid(grid, noisy),
+        grid=_stated_grid(grid, mu is not None),
         refinement=grid.refinement,
-        mu=one.mu if noisy else None,
-        share=(one.mu / whole) ** 2 if noisy else None,
+        mu=None if mu is None else one.mu,
+        share=None if mu is None else (one.mu / mu) ** 2,
     )
 
 
@@ -211,12 +210,9 @@ def _epsilons(c: Certificate, calibrated: Sequence[CalibratedStep]) -> tuple[flo
     return asked, None
 
 
-def _item_universe(c: Certificate, calibrated: Sequence[CalibratedStep]) -> ItemUniverse:
+def _item_universe(c: Certificate) -> ItemUniverse:
     if c.items is not None:
         return "declared"
-    # Users outside the list may have rated items that nobody declared; which ones exist must not show.
-    if any(one.step.payer is UserGroup.UNLISTED for one in calibrated):
-        return "hashed into buckets"
     return "read off the ratings" if BY_NAME[c.strategy.name].needs_catalogue else "not needed"
 
 
@@ -265,15 +261,14 @@ def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[Gr
     ]
 
 
-def _neighbours(c: Certificate, calibrated: Sequence[CalibratedStep]) -> str:
+def _neighbours(c: Certificate) -> str:
     """Return the neighbouring relation that the promise is about, in one sentence."""
-    everybody = " (listed or not)" if any(one.step.payer is UserGroup.UNLISTED for one in calibrated) else ""
     if c.unit == "rating":
         return (
-            f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
+            "two inputs over the same listed users that differ in one (user, item) entry, "
             f"each value within [0, {declared_by(c).bounds.largest:g}], not rated being 0"
         )
-    return f"two inputs over the same listed users that differ in all ratings of one user{everybody}, however many"
+    return "two inputs over the same listed users that differ in all ratings of one user, however many"
 
 
 def _not_protected(c: Certificate) -> list[str]:

@@ -117,7 +117,7 @@ def sensitivity_ratio(
     (calibrated,) = calibrate(strategy.steps(declared), guarantee, bounds)
 
     def exact(ratings: Ratings) -> Float64Array:
-        entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
+        entries = Entries.of(ratings, bounds, summed=strategy.learns)
         return strategy.publish(entries, Run((calibrated,), Simulation(seed), noisy=False)).astype(np.float64)
 
     def neighbour(user: int) -> Ratings:

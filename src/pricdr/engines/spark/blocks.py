@@ -110,10 +110,10 @@ def _unsealed_noise(name: str, refinement: int, keys: dict[str, bytes]) -> Discr
 
 
 class SparkMatrix(Matrix):
-    """Blocks on executors; every block is converted before a work gets it."""
+    """Blocks on executors; every block is converted whenever it is read, before a work gets it."""
 
-    def __init__(self, frame: "DataFrame", digests: Digests, shape: tuple[int, int], *converts: Convert) -> None:
-        self._frame, self._digests, self.shape, self._converts = frame, digests, shape, converts
+    def __init__(self, frame: "DataFrame", digests: Digests, shape: tuple[int, int], convert: Convert) -> None:
+        self._frame, self._digests, self.shape, self._convert = frame, digests, shape, convert
 
     def rows(
         self, work: RowFunction, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
@@ -129,10 +129,10 @@ class SparkMatrix(Matrix):
         if not arrived.all():
             raise EngineError("Spark left out users", f"{int((~arrived).sum()):,} of them; please report this")
 
-    def total(self, work: SumFunction, *, what: str = "", progress: Progress = silent) -> Whole:
+    def total(self, work: SumFunction) -> Whole:
         """Return the sum of the results of ``work``: added up within tasks, then by ranges of items."""
         tasks = self._frame.sparkSession.sparkContext.defaultParallelism
-        with self._dispatched(work, what, progress) as message:
+        with self._dispatched(work) as message:
             # Every task makes a whole sum: as few of them as there are cores.
             frame = self._frame.coalesce(tasks).mapInArrow(_sum_task(message, CHUNK), _SUMS)
             frame = frame.repartition(2 * tasks, "chunk").mapInArrow(_added, _SUMS)
@@ -142,19 +142,17 @@ class SparkMatrix(Matrix):
             raise EngineError("Spark left out blocks of users, or counted some twice; please report this")
         return np.concatenate([part[:-1].reshape(-1, row["width"]) for part, row in zip(sums, rows, strict=True)])
 
-    def converted(self, convert: Convert, n_columns: int) -> "SparkMatrix":
-        """Return the matrix of the converted blocks; each block is converted whenever it is read."""
-        return SparkMatrix(self._frame, self._digests, (self.shape[0], n_columns), *self._converts, convert)
-
     @contextmanager
-    def _dispatched(self, work: RowFunction | SumFunction, what: str, progress: Progress) -> Iterator[SealedFunction]:
+    def _dispatched(
+        self, work: RowFunction | SumFunction, what: str = "", progress: Progress = silent
+    ) -> Iterator[SealedFunction]:
         session = self._frame.sparkSession
         progress(what, 0, 1)
         session.conf.set(_BATCH, "1")  # a row is a block of megabytes: one at a time
         try:
             with (
                 explained(f"compute {what or 'what is published'}"),
-                dispatched(session.sparkContext, (work, self._converts, self._digests)) as message,
+                dispatched(session.sparkContext, (work, self._convert, self._digests)) as message,
             ):
                 yield message
         finally:
@@ -207,14 +205,12 @@ def _opened(batches: "Iterator[pa.RecordBatch]", message: SealedFunction) -> Ite
     A block with another hash than before the spend is refused: two results under the same noise differ by ratings.
     """
     for row in _rows_of(batches):
-        work, converts, digests = message.opened()
+        work, convert, digests = message.opened()
         if row["digest"] != digests[row["first"]]:
             fault = "a block of users was lost, and recomputed from different rows: the table changed while it was"
             raise RuntimeError(f"{fault} published (publish from a snapshot, or from a table that nobody writes to)")
         block = cast(CSR, sp.load_npz(io.BytesIO(row["block"])).astype(np.float64, copy=False))
-        for convert in converts:
-            block = convert(block)
-        yield row["first"], block, work
+        yield row["first"], convert(block), work
 
 
 def one_row(**columns: int | bytes) -> "pa.RecordBatch":

@@ -209,10 +209,6 @@ class SparkRatings(RatingsSource):
     def __len__(self) -> int:
         return self.counts["kept"]
 
-    def all_users(self) -> Ids:
-        """Return the users who occur in the rows."""
-        return self.source.ids("user", None)
-
     def over(self, users: Ids, items: Ids) -> "SparkRatings":
         """Return the ratings over exactly these users and items."""
         return SparkRatings(self.source, users, items, self.threshold)

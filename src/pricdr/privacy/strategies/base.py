@@ -101,11 +101,6 @@ class Strategy(ABC):
         """The release of the other party that it runs along; None where there is none."""
         return None
 
-    @property
-    def learns_from_unlisted(self) -> bool:
-        """Whether it reads the ratings of users outside the list too; they get no rows."""
-        return False
-
     @classmethod
     def default_dim(cls, guarantee: Guarantee) -> int | None:
         """Return the columns of a release where nobody asked for a number; None where more decides than ε."""

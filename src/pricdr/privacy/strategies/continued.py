@@ -14,7 +14,7 @@ from pricdr.arrays import BoolArray, Float64Array, IntegerArray
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.mechanism import Entries, Run, Secrets
+from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.strategies.base import GuideRows
 from pricdr.privacy.strategies.rounds import LearntInRounds, guide, matched
 
@@ -92,7 +92,7 @@ class Continued(LearntInRounds):
         strategy._guide_for(users)
         return strategy
 
-    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
+    def start(self, entries: Entries, run: Run) -> IntegerArray:
         """Return the sum's rows of the listed users, as a guide."""
         return self._guide_for(entries.users)
 

@@ -9,7 +9,7 @@ from pricdr.arrays import IntegerArray
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
-from pricdr.privacy.mechanism import Entries, Run, Secrets
+from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.strategies.base import GuideRows
 from pricdr.privacy.strategies.rounds import LearntInRounds, guide, matched
 
@@ -51,7 +51,7 @@ class Guided(LearntInRounds):
         strategy.guide_for(users)  # refuses a guide that cannot serve them, before anything is paid
         return strategy
 
-    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
+    def start(self, entries: Entries, run: Run) -> IntegerArray:
         """Return the guide's rows for the listed users."""
         return self.guide_for(entries.users)
 

@@ -16,7 +16,7 @@ from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative, require_share
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets
-from pricdr.privacy.steps import MAX_RATINGS, Declared, Step, SumKind
+from pricdr.privacy.steps import MAX_RATINGS, Declared, Step
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, user_totals, whole_guide
 
@@ -111,15 +111,14 @@ class LearntInRounds(Strategy):
         """Each round's share of μ², and the columns of its guide, and so of its rows; the last are the release's."""
 
     @abstractmethod
-    def start(self, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray | Float64Array:
-        """Return the first round's guide; or its item vectors, where users outside the list gave them."""
+    def start(self, entries: Entries, run: Run) -> IntegerArray:
+        """Return the first round's guide."""
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """Return a centring step and a step of rows per round; along given item vectors there is nothing to centre."""
+        """Return a centring step and a step of rows per round."""
         steps = []
         for number, (share, width) in enumerate(self.rounds, 1):
-            given, last = number == 1 and self.learns_from_unlisted, number == len(self.rounds)
-            centring = 0.0 if given else share * self.centring
+            last, centring = number == len(self.rounds), share * self.centring
             if centring:
                 centre = Step(
                     name=f"centre of round {number}",
@@ -134,17 +133,17 @@ class LearntInRounds(Strategy):
                     published=False,
                 )
                 steps.append(centre)
-            along = "given vectors" if given else "along directions that their raters gave them"
             rows = Step(
                 name=self._rows(number),
-                purpose=f"adds up each user's items, {along}" + ("" if last else ", to guide the next round"),
+                purpose="adds up each user's items, along directions that their raters gave them"
+                + ("" if last else ", to guide the next round"),
                 sensitivity=declared.change,
                 share=share - centring,
                 rows=declared.users,
                 numbers=width,
-                moved=width * (1 if given else declared.users),
+                moved=width * declared.users,
                 spread=spread(declared),
-                kind=SumKind.GIVEN if given else SumKind.LEARNT,
+                learnt=True,
                 published=last,
             )
             steps.append(rows)
@@ -157,16 +156,16 @@ class LearntInRounds(Strategy):
         """Return the last round's rows; everything learnt about items is erased."""
         prior = self.item_prior * entries.bounds.largest**2  # stated for ratings that count as 1
         with Secrets() as secrets:
-            rows, before = self.start(entries, run, secrets), ""
-            for number, (_, width) in enumerate(self.rounds, 1):
-                name, items = self._rows(number), rows
-                if before or not self.learns_from_unlisted:
-                    if before:
-                        rows = guide(rows, width, sigma=run.step(before).grid.sigma, percentile=self.percentile)
-                    along = _centred(rows, number, entries, run) if self.centring else rows
-                    items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
+            along = self.start(entries, run)
+            for number in range(1, len(self.rounds) + 1):
+                name = self._rows(number)
+                if self.centring:
+                    along = _centred(along, number, entries, run)
+                items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
                 rows = noisy_sums(entries.listed, items, run, name, value=entries.value, secrets=secrets)
-                before = name
+                if number < len(self.rounds):
+                    _, width = self.rounds[number]  # of the next
+                    along = guide(rows, width, sigma=run.step(name).grid.sigma, percentile=self.percentile)
             return rows.astype(np.float32)
 
 

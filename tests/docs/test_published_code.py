@@ -23,7 +23,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def test_every_link_into_code_names_a_commit_and_lines():
-    links = re.findall(r"\(https://github\.com/[\w-]+/\w+/([^)]+)\)", PAGE)
+    links = re.findall(r"^\[.+\]: https://github\.com/[\w-]+/\w+/(.+)$", PAGE, re.MULTILINE)
     assert len(links) > 40
     for link in links:
         assert re.fullmatch(r"(tree/[0-9a-f]{40}|blob/[0-9a-f]{40}/[\w./-]+#L\d+(-L\d+)?)", link), link

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pricdr.errors import MAX_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
-SCHEMA_VERSION: Final = 6  # the only one that is read: 1 to 5 had a ``release.parquet``
+SCHEMA_VERSION: Final = 7  # the only one that is read
 MAX_BYTES: Final = 1 << 20
 TOLERANCE: Final = 1e-9  # relative: another machine may compute the last bits of a figure differently
 _LARGEST: Final = 1e50  # of figures that follow from what was declared: its square is still finite
@@ -198,7 +198,7 @@ class GuideStatement(_Part):
 class Certificate(_Part):
     """Everything a release promises; see ``docs/certificate.schema.json``."""
 
-    schema_version: Literal[6] = SCHEMA_VERSION
+    schema_version: Literal[7] = SCHEMA_VERSION
     private: bool = Field(description="noise that nobody can draw again, and an exact epsilon of at most 16")
     epsilon: Epsilon | None = Field(description="exact; null where there is no noise")
     nominal_epsilon: Epsilon | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
@@ -248,10 +248,10 @@ class Certificate(_Part):
     @property
     def promise(self) -> str:
         """What it promises on one line, every figure rounded up; first of all, that it is not private."""
-        if not self.promises or self.epsilon is None:
+        if not self.promises or self.epsilon is None or self.mu is None:
             return "none: NOT PRIVATE"
-        epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (self.epsilon, self.delta))
-        return f"{'' if self.private else 'NOT PRIVATE: '}ε = {epsilon}, δ = {delta}, for one {self.unit}"
+        epsilon, delta, mu = (f"{rounded_up(value, 4):g}" for value in (self.epsilon, self.delta, self.mu))
+        return f"{'' if self.private else 'NOT PRIVATE: '}ε = {epsilon}, δ = {delta}, μ = {mu}, for one {self.unit}"
 
     def to_bytes(self) -> bytes:
         """Return the one spelling of this certificate, which ends with a digest of all before it."""

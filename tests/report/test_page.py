@@ -54,8 +54,8 @@ def edit(path, change):
 def test_the_answer_comes_first_with_its_picture_and_its_table(html):
     shown = text_of(html)
     answer = shown.index(
-        "Of what the source's ratings in plaintext would gain for users who are new at the target, a private release "
-        "at ε = 4 keeps 75 ± 0 % on Toy A→B. Nothing can be told on Noisy A→B."
+        "Of what the source's ratings in plaintext would gain for users who are new at the target (cold), a private "
+        "release at ε = 4 keeps 75 ± 0 % on Toy A→B. Nothing can be told on Noisy A→B."
     )
     picture = shown.index("Share of the plaintext gain that cold users keep")
     table = shown.index("NDCG@10 of cold users among 99 items, with the best private release at ε = 4")

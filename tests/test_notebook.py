@@ -113,7 +113,7 @@ def test_a_split_shows_how_many_users_it_measures_by(split):
 def test_a_release_shows_its_promise_and_whether_anybody_checked_it(planted, tmp_path):
     release = pricdr.publish(planted.source, Guarantee(epsilon=4, delta=1e-6))
     facts = shown(release).facts
-    assert facts["Promise"] == "ε = 4, δ = 1e-06, for one rating"
+    assert facts["Promise"] == "ε = 4, δ = 1e-06, μ = 0.8379, for one rating"
     assert facts["Checks"] == "not verified"
     private, public = create_keys(tmp_path / "key")
     loaded = pricdr.verify(release.save(tmp_path / "release", signing_key=private), public_key=public)

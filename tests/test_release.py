@@ -132,7 +132,7 @@ def test_what_people_read_never_understates():
     ratings = Ratings.from_triples(["a"], ["x"])
     certificate = publish(ratings, Guarantee(epsilon=1.00049, delta=1.0000049e-6), users=["a"]).certificate
     text = readme(certificate)
-    assert "epsilon = 1.001 and delta = 1.00001e-06" in text
+    assert "epsilon = 1.001, delta = 1.00001e-06 and mu = " in text
     stated = [float(word) for word in text.split("epsilon at other deltas: ")[1].split(".\n")[0].split() if "." in word]
     exact = [point.epsilon for point in certificate.epsilon_at_delta]
     assert all(shown >= value for shown, value in zip(stated, exact, strict=True))

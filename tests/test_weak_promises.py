@@ -17,6 +17,7 @@ from pricdr.data.synthetic import SyntheticConfig
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError
 from pricdr.privacy.accounting import Calibration, epsilon_warnings, odds_factor
+from pricdr.release.inspection import Inspection, render_inspection
 from pricdr.release.readme import readme, statement, weakness
 from pricdr.strategies import JLT
 from tests.settings import config
@@ -58,7 +59,7 @@ def test_what_a_release_of_each_epsilon_is_called(tmp_path, epsilon, warned, pri
     if warned:
         assert f"the odds about one {unit} may change by a factor of {odds_factor(epsilon)}" in certificate.warnings[0]
     if not private:
-        assert f"everything but {'one rating' if unit == 'rating' else 'the ratings of one user'} can tell" in shown
+        assert f"everything but {'one rating' if unit == 'rating' else 'the ratings of one user'}, and guesses" in shown
 
 
 @pytest.fixture
@@ -128,15 +129,22 @@ def _best_guess(mu):
     return value
 
 
-@pytest.mark.parametrize("epsilon", [17, 20, 30, 60])
+@pytest.mark.parametrize("epsilon", [0.5, 1, 2, 4, 8, 17, 20, 30, 60])
 @pytest.mark.parametrize("unit", ["rating", "user"])
-def test_the_stated_success_is_that_of_the_best_guess(epsilon, unit):
-    """With power: nine tenths of μ, or eleven, would be another percentage."""
-    certificate = _released(epsilon, unit, strategy=JLT(dim=8)).certificate
-    (stated,) = re.findall(r"in up to (\d+) % of cases", _text(statement(certificate)))
+def test_the_stated_success_is_that_of_the_best_guess(tmp_path, epsilon, unit):
+    """Everywhere the promise is shown; with power: nine tenths of μ, or eleven, would be another figure."""
+    release = _released(epsilon, unit, strategy=JLT(dim=8))
+    certificate = release.certificate
+    release.save(tmp_path / "release")
+    page = render_inspection(Inspection(verify(tmp_path / "release"), key_given=False))
     expected = {factor: math.ceil(100 * _best_guess(certificate.mu * factor)) for factor in (0.9, 1.0, 1.1)}
-    assert int(stated) == expected[1.0]
-    if epsilon < 30:  # beyond that all of them round up to 100
+    for shown in (_text(statement(certificate)), readme(certificate), page):
+        (stated,) = set(re.findall(r"right in at most (\d+) of 100 guesses; 50 is blind", shown))
+        assert int(stated) == expected[1.0]
+        (mu,) = re.findall(r"and mu = ([\d.]+), for one", shown)
+        assert certificate.mu <= float(mu) <= certificate.mu * 1.001
+    assert f"μ = {mu}, for one {unit}" in certificate.promise
+    if 4 <= epsilon < 30:  # below, a tenth of μ moves less than one guess in 100; above, all of them are 100
         assert int(stated) not in {expected[0.9], expected[1.1]}
 
 

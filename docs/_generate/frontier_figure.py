@@ -1,15 +1,11 @@
-"""The figure of docs/results.md: the first charts of the report, side by side in an SVG file of their own."""
+"""The figure of docs/results.md: the picture that the report opens with, in an SVG file of its own."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
 
-import altair as alt
-
-from pricdr.errors import printable
-from pricdr.pages.charts import chart_figure
 from pricdr.report.folder import ResultsFolder, read_folder
-from pricdr.report.page import FRONTIER, share_charts
+from pricdr.report.page import FRONTIER, share_figures
 
 ROOT: Final = Path(__file__).parents[2]
 FIGURE: Final = ROOT / "results" / "frontier.svg"
@@ -17,15 +13,12 @@ _SVG: Final = "http://www.w3.org/2000/svg"
 
 
 def figure(folder: ResultsFolder) -> str:
-    """Return the charts of all pairs on which plaintext gains something for certain."""
-    charts = share_charts([pair for pair in folder.family(FRONTIER) if pair.has_ceiling])
-    panels: list[Any] = [draw().properties(title=printable(pair.title)) for pair, draw, _ in charts]
-    words = " ".join(f"{pair.title}: {in_words}" for pair, _, in_words in charts)
-    drawn = chart_figure("frontier", "", lambda: alt.HConcatChart(hconcat=panels, spacing=24), in_words=words).light
+    """Return the chart of all pairs, the faint ones on which plaintext gains nothing for certain last."""
+    (drawn,) = share_figures(sorted(folder.family(FRONTIER), key=lambda pair: not pair.has_ceiling))
     ElementTree.register_namespace("", _SVG)
-    root = ElementTree.fromstring(drawn)
+    root = ElementTree.fromstring(drawn.light)
     title = ElementTree.Element(f"{{{_SVG}}}title")
-    title.text = f"Share of the plaintext gain that cold users keep. {words}"
+    title.text = f"Share of the plaintext gain that cold users keep. {drawn.in_words}"
     root.insert(0, title)
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 

@@ -161,7 +161,7 @@ def publish(
 
     >>> source = Ratings.from_triples(["alice", "bob"], ["dune", "emma"])
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
-    Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
+    Release(2 users x 8, spectral, ε = 4, δ = 1e-06, μ = 0.8379, for one rating)
     """
     ready = prepare(
         ratings,

@@ -19,7 +19,7 @@ def html(tmp_path_factory, browser):
 
 def test_the_answer_and_its_picture_are_on_the_first_screen_and_the_page_is_short(html, open_page):
     page = open_page(html)
-    for words in ("#summary thead", "0 of 4 controls", "#shares-1 img"):
+    for words in ("keeps 75 ± 0 % on Toy", "#shares img", "0 of 4 controls", "#summary-sampled thead"):
         found = page.locator(words) if words[0] == "#" else page.get_by_text(words).first
         box = found.bounding_box()
         assert box["y"] + min(box["height"], 150) < 900
@@ -29,8 +29,8 @@ def test_the_answer_and_its_picture_are_on_the_first_screen_and_the_page_is_shor
 
 def test_a_picture_is_the_dark_one_on_dark_pages_and_the_light_one_on_paper(html, open_page):
     page = open_page(html, color_scheme="dark")
-    shown = "document.querySelector('#shares-1 img').currentSrc"
-    dark, light = page.locator("#shares-1 source").get_attribute("srcset"), page.locator("#shares-1 img")
+    shown = "document.querySelector('#shares img').currentSrc"
+    dark, light = page.locator("#shares source").get_attribute("srcset"), page.locator("#shares img")
     assert page.evaluate(shown) == dark
     page.emulate_media(media="print", color_scheme="dark")
     page.wait_for_timeout(300)  # browsers choose pictures in their own time
@@ -43,5 +43,5 @@ def test_every_folded_part_can_be_linked_to(html, open_page):
         page.evaluate("(name) => { location.hash = name; }", anchor)
         page.locator(f"[id='{anchor}']").wait_for(state="visible")
         assert -5 <= page.locator(f"[id='{anchor}']").bounding_box()["y"] <= 900
-    page.locator("#summary tbody tr").first.locator("td").nth(1).hover()
+    page.locator("#summary-sampled tbody tr").first.locator("td").nth(1).hover()
     assert "seed 5: 0." in page.locator("#tip").inner_text()

@@ -54,7 +54,7 @@ def test_json_and_page_hold_everything_that_the_screen_shows(pricdr, here, signe
     assert outcome.code == 0, outcome.err
     content, screen = json.loads(outcome.out), " ".join(outcome.err.split()).replace("- ", "")
     assert max(map(len, outcome.err.splitlines())) <= 100
-    assert "epsilon = 4 and delta = 1e-06, for one rating" in screen
+    assert "epsilon = 4, delta = 1e-06 and mu = 0.8379, for one rating" in screen
     assert "verified: files, figures and promise agree" in screen
     for section in content["sections"]:
         for line in (section["title"], *section["lines"]):

@@ -1,10 +1,13 @@
 """No figure in the documentation differs from the committed results."""
 
 import re
+from math import ceil, exp
 
 import pytest
 from docs._generate import results
 from docs._generate.results import DUPLICATES, ROOT, Experiment, figure, percent, short
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from pricdr.experiments.measured import Measurement
 
@@ -111,3 +114,16 @@ def test_the_paper_s_order_on_douban_turns_round():
     assert all(above[name] > 2 * pair.ndcg(arms[name], "warm").error for name in above)
     # Errors there are as large as the gains.
     assert Experiment("frontier_douban_book_music").share("guided, ε = 4").error > 0.25
+
+
+def test_what_the_privacy_officer_reads_of_each_epsilon_is_computed():
+    """From the definition of the profile: which μ has this ε at δ = 1e-6, and what tests of it find."""
+    page = (ROOT / "docs" / "privacy-officer.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| (\d+) \| (\d+) %", page, re.MULTILINE)
+    assert [float(row[0]) for row in rows] == [0.5, 1, 4, 8, 16]
+    for epsilon, mu, guesses, detected in rows:
+        at = float(epsilon)
+        exact = brentq(lambda m, e=at: norm.cdf(m / 2 - e / m) - exp(e) * norm.cdf(-m / 2 - e / m) - 1e-6, 0.01, 10)
+        assert f"{exact:.2f}" == mu
+        assert ceil(100 * norm.cdf(exact / 2)) == int(guesses)
+        assert ceil(100 * norm.cdf(norm.ppf(0.05) + exact)) == int(detected)

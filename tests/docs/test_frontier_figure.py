@@ -23,9 +23,11 @@ def test_it_loads_nothing_and_names_are_text(tmp_path):
     assert "guided, ε = 4: 50 ± 0 %" in root[0].text
 
 
-def test_a_pair_on_which_plaintext_gains_nothing_is_left_out(tmp_path):
+def test_a_pair_on_which_plaintext_gains_nothing_is_faint(tmp_path):
     made_up.frontier(tmp_path, {"guided, ε = 4": 0.15, "guided, ε = 8": 0.19})
+    sure = figure(read_folder(tmp_path))
     made_up.frontier(tmp_path, {"guided, ε = 4": 0.11}, noise=0.2, name="frontier_noisy", data={"title": "Noisy A→B"})
     drawn = figure(read_folder(tmp_path))
-    assert "Toy A→B" in drawn
-    assert "Noisy A→B" not in drawn
+    assert 'opacity="0.35"' not in sure
+    assert 'opacity="0.35"' in drawn
+    assert "Noisy A→B" in drawn

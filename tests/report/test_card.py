@@ -52,7 +52,7 @@ def test_a_card_tells_method_data_promise_quality_trust_limits_and_how_to_repeat
     text = text_of(ModelCard.of(companies.model("final"), companies.evaluation))
     for part in (
         "**Method:** ease-release",
-        "**Promise to the source's users:** ε = 8, δ = 1e-06, for one rating",
+        "**Promise to the source's users:** ε = 8, δ = 1e-06, μ = 1.532, for one rating",
         "330 of the target's 400 users",
         "strategy spectral",
         "multiplies the odds by at most",

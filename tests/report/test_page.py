@@ -2,15 +2,22 @@
 
 import json
 import re
+from collections import Counter, defaultdict
 from html import unescape
+from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
+from scipy.optimize import brentq
 
-from pricdr.pages import Table
+from pricdr.pages import SideBySide, Table
 from pricdr.report.folder import read_folder
 from pricdr.report.page import lead, report
 from tests.pages.parsed import require_self_contained
 from tests.report import made_up
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def text_of(html):
@@ -24,12 +31,18 @@ def summary(folder):
     blocks = lead(read_folder(folder))
     rows = [row for block in blocks if isinstance(block, Table) for row in block.drawn]
     rows = [" ".join(f"{cell.text} {cell.detail}".strip() for cell in row) for row in rows]
-    return rows, " ".join(block for block in blocks if isinstance(block, str))
+    beside = [line for block in blocks if isinstance(block, SideBySide) for line in block.blocks[-1].items]
+    return rows, " ".join([*(block for block in blocks if isinstance(block, str)), *beside])
 
 
 @pytest.fixture(scope="module")
 def html(tmp_path_factory):
     return report(read_folder(made_up.everything(tmp_path_factory.mktemp("results"))))
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return summary(RESULTS)
 
 
 def edit(path, change):
@@ -38,36 +51,96 @@ def edit(path, change):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines if line))
 
 
-def test_the_answer_comes_first_with_its_metric_and_its_share(html):
+def test_the_answer_comes_first_with_its_picture_and_its_table(html):
     shown = text_of(html)
     answer = shown.index(
-        "What a private release is worth to users of another company, in NDCG@10 among 99 sampled items"
+        "Of what the source's ratings in plaintext would gain for users who are new at the target (cold), a private "
+        "release at ε = 4 keeps 75 ± 0 % on Toy A→B. Nothing can be told on Noisy A→B."
     )
-    table = shown.index("NDCG@10 among 99 items, with the best private release at ε = 4")
-    assert answer < table < shown.index("0 of 4 controls") < shown.index("Every result")
+    picture = shown.index("Share of the plaintext gain that cold users keep")
+    table = shown.index("NDCG@10 of cold users among 99 items, with the best private release at ε = 4")
+    assert answer < picture < shown.index("0 of 4 controls") < table < shown.index("Every result")
     row = next(row for row in re.findall(r"<tr.*?</tr>", html, re.DOTALL) if "Toy" in row)
-    figures = r"Toy A→B cold 0\.1000 ± \S+ 0\.1750 ± \S+ 0\.2000 ± \S+ 75 % ± 0 helps"
+    figures = r"Toy A→B 0\.1000 ± \S+ 0\.1750 ± \S+ 0\.2000 ± \S+ 75 % ± 0 helps cannot be told"
     assert re.search(figures, text_of(row))
     assert "guided, ε = 4" in row
 
 
+def test_every_figure_of_the_answer_is_that_of_the_committed_results(committed):
+    """Shares and gains from the lines of the files; verdicts are the table's, whose rule has tests of its own."""
+    _, told = committed
+    kept, controls = {}, []
+    for path in RESULTS.glob("frontier_*.spec.json"):
+        spec = json.loads(path.read_text())["spec"]
+        measured = defaultdict(dict)
+        for line in map(json.loads, (RESULTS / f"{spec['name']}.jsonl").read_text().splitlines()):
+            measured[line["arm"]][line["seed"]] = line["figures"]["sampled"]["cold"]["NDCG@10"]
+        popular, whole = (
+            np.array([measured[spec[key]][seed] for seed in spec["seeds"]]) for key in ("baseline", "ceiling")
+        )
+        for arm in (arm for arm in spec["arm"] if arm["name"] in measured and arm.get("release")):
+            gain = np.array([measured[arm["name"]][seed] for seed in spec["seeds"]]) - popular
+            share = 100 * gain / (whole - popular).mean()
+            if arm["release"].get("rows") in ("shuffled", "noise"):
+                controls.append(gain)
+            elif arm["release"]["epsilon"] == 4 and arm["release"].get("guide") != "clear" and arm.get("point"):
+                words = f"{share.mean():.0f} ± {share.std(ddof=1) / np.sqrt(len(share)):.0f} %"
+                kept.setdefault(spec["data"]["title"], []).append((share.mean(), words))
+    for words, title in re.findall(r"(-?\d+ ± \d+ %) on (.+?)(?: and |, (?=\d)|\. )", told):
+        assert max(kept[title])[1] == words, title
+    assert told.count(" % on ") == 2
+    certain = sum(stats.ttest_1samp(gain, 0).confidence_interval().low > 0 for gain in controls if gain.std() > 0)
+    assert f"{certain} of {len(controls)} controls" in told
+    assert f"the most that one gained is {max(gain.mean() for gain in controls):+.4f}:" in told
+    mu = brentq(lambda m: stats.norm.cdf(m / 2 - 4 / m) - np.exp(4) * stats.norm.cdf(-m / 2 - 4 / m) - 1e-6, 0.1, 5)
+    assert f"right in at most {np.ceil(100 * stats.norm.cdf(mu / 2)):.0f} of 100 guesses" in told
+    assert f"at δ = 1e-06 (μ = {mu:.3g})" in told
+
+
+def test_what_is_said_of_users_with_a_history_is_what_the_table_says(committed):
+    rows, told = committed
+    warm = Counter(
+        next(word for word in ("helps", "hurts", "cannot be told") if row.endswith(word)) for row in rows[:3]
+    )
+    assert (
+        f"helps on {warm['helps']} of 3 data sets, hurts on {warm['hurts']}, and cannot be told from none on " in told
+    )
+    assert f"from none on {warm['cannot be told']}." in told
+
+
 @pytest.mark.parametrize(
-    ("figures", "words"),
+    ("figures", "words", "said"),
     [
-        ({"cold": {"guided, ε = 4": 0.15}}, ["cold .* 50 % ± 0 helps"]),
-        ({"cold": {"guided, ε = 4": 0.11}, "noise": 0.02}, ["cold .* cannot be told"]),
-        ({"cold": {"guided, ε = 4": 0.05}, "warm": {"guided, ε = 4": 0.2}}, ["cold .* hurts", "warm .* hurts"]),
-        ({"cold": {"guided, ε = 4": 0.15}, "warm": {"guided, ε = 4": 0.35}}, ["warm .* helps"]),
-        ({"cold": {"guided, ε = 4": 0.15}, "controls": 0.15}, ["cold .* cannot be told"]),
-        ({"cold": {f"spectral, ε = {at}": 0.1 + at / 20 for at in (0.5, 1, 1.5)}}, ["cold .* 50 % ± 0 helps"]),
+        ({"cold": {"guided, ε = 4": 0.15}}, "50 % ± 0 helps cannot be told", "keeps 50 ± 0 % on Toy A→B"),
+        (
+            {"cold": {"guided, ε = 4": 0.11}, "noise": 0.02},
+            "cannot be told cannot be told",
+            "Nothing can be told on Toy",
+        ),
+        (
+            {"cold": {"guided, ε = 4": 0.05}, "warm": {"guided, ε = 4": 0.2}},
+            "hurts hurts",
+            "It hurts on Toy A→B.",
+        ),
+        (
+            {"cold": {"guided, ε = 4": 0.15}, "warm": {"guided, ε = 4": 0.35}},
+            "helps helps",
+            "helps on 1 of 1 data sets",
+        ),
+        ({"cold": {"guided, ε = 4": 0.15}, "controls": 0.15}, "cannot be told cannot be told", "Nothing can be told"),
+        (
+            {"cold": {f"spectral, ε = {at}": 0.1 + at / 20 for at in (0.5, 1, 1.5)}},
+            "50 % ± 0 helps .*",
+            "at ε = 1 keeps",
+        ),
         # A guide in the clear protects nobody at the target, however much better it is.
-        ({"cold": {"guide in the clear, ε = 4": 0.19, "guided, ε = 4": 0.15}}, ["cold .* 50 % ± 0 helps"]),
+        ({"cold": {"guide in the clear, ε = 4": 0.19, "guided, ε = 4": 0.15}}, "50 % ± 0 helps .*", "keeps 50 ± 0 %"),
     ],
 )
-def test_other_figures_give_other_verdicts(tmp_path, figures, words):
-    rows, _ = summary(made_up.frontier(tmp_path, **figures))
-    for one in words:
-        assert any(re.fullmatch(f"Toy A→B {one}", row) for row in rows), rows
+def test_other_figures_give_other_verdicts(tmp_path, figures, words, said):
+    (row, *_), told = summary(made_up.frontier(tmp_path, **figures))
+    assert re.fullmatch(f"Toy A→B .* {words}", row), row
+    assert said in told
 
 
 def test_controls_that_gain_are_counted_and_without_controls_the_reader_is_warned(tmp_path):
@@ -83,17 +156,22 @@ def test_one_seed_makes_no_certainty_and_no_error(tmp_path):
     folder = made_up.frontier(tmp_path, {"guided, ε = 4": 0.15})
     edit(folder / "frontier_toy.jsonl", lambda line: line if line["seed"] == 1 else None)
     rows, _ = summary(folder)
-    assert rows[0].endswith("cannot be told")
+    assert rows[0].endswith("cannot be told cannot be told")
     page = report(read_folder(folder))
     assert "+0.0496, one seed" in page
     assert not re.search(r"\bnan\b", text_of(page))
 
 
-@pytest.mark.parametrize("stratum", ["cold", "warm"])
-def test_users_that_nobody_evaluated_are_not_spoken_of(tmp_path, stratum):
+@pytest.mark.parametrize(
+    ("stratum", "row"), [("cold", "– – – – – cannot be told"), ("warm", "0.1000 .* 50 % ± 0 helps –")]
+)
+def test_users_that_nobody_evaluated_are_not_spoken_of(tmp_path, stratum, row):
     folder = made_up.frontier(tmp_path, {"guided, ε = 4": 0.15})
+    made_up.frontier(folder, {"guided, ε = 4": 0.15}, name="frontier_other", data={"title": "Other"})
     edit(folder / "frontier_toy.jsonl", lambda line: {**line, "users": {**line["users"], stratum: 0}})
-    assert not any(f" {stratum} " in row for row in summary(folder)[0])
+    rows, told = summary(folder)
+    assert any(re.fullmatch(f"Toy A→B {row}", one) for one in rows), rows
+    assert ("on Toy" in told) == (stratum == "warm")
 
 
 @pytest.mark.parametrize("at", [0.0, -1.0])
@@ -103,7 +181,7 @@ def test_an_epsilon_that_has_no_place_on_the_axis_is_not_spoken_of(tmp_path, at)
     content = json.loads(path.read_text())
     content["spec"]["arm"][-2]["point"]["at"] = at
     path.write_text(json.dumps(content))
-    assert "ε = 1:" not in report(read_folder(folder)).partition('id="shares-1"')[2].partition("</figure>")[0]
+    assert "ε = 1:" not in report(read_folder(folder)).partition('id="shares"')[2].partition("</figure>")[0]
 
 
 def test_the_papers_figure_and_ours_are_in_one_row_and_impossible_cells_are_explained(html):

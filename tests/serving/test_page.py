@@ -277,7 +277,7 @@ def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plai
     response = plain.get("/page/certificate")
     for part in (
         "PRIVATE: it may leave the source, within the promise below.",
-        "ε = 8, δ = 1e-06, for one rating",
+        "ε = 8, δ = 1e-06, μ = 1.532, for one rating",
         "What an attacker could learn",
         "What is not protected",
         "Its signature was checked when the model was trained.",

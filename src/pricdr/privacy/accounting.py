@@ -234,6 +234,11 @@ class TradeOff:
         """The distance of the two normal laws that bound every test: μ, and the factor that integer noise costs."""
         return self.mu * LATTICE_FACTOR
 
+    @property
+    def right_guesses(self) -> float:
+        """The largest share of guesses between two equally likely neighbours that are right: Φ(μ′/2)."""
+        return float(ndtr(self.separation / 2))
+
     def detections(self, false_alarms: float) -> float:
         """Return the largest rate of detections at this rate of false alarms: Φ(Φ⁻¹(α) + μ′)."""
         return float(ndtr(ndtri(false_alarms) + self.separation))

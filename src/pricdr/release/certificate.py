@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pricdr.errors import MAX_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
-SCHEMA_VERSION: Final = 7  # the only one that is read: 6 had no series
+SCHEMA_VERSION: Final = 7  # the only one that is read
 MAX_BYTES: Final = 1 << 20
 TOLERANCE: Final = 1e-9  # relative: another machine may compute the last bits of a figure differently
 _LARGEST: Final = 1e50  # of figures that follow from what was declared: its square is still finite
@@ -257,10 +257,10 @@ class Certificate(_Part):
     @property
     def promise(self) -> str:
         """What it promises on one line, every figure rounded up; first of all, that it is not private."""
-        if not self.promises or self.epsilon is None:
+        if not self.promises or self.epsilon is None or self.mu is None:
             return "none: NOT PRIVATE"
-        epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (self.epsilon, self.delta))
-        return f"{'' if self.private else 'NOT PRIVATE: '}ε = {epsilon}, δ = {delta}, for one {self.unit}"
+        epsilon, delta, mu = (f"{rounded_up(value, 4):g}" for value in (self.epsilon, self.delta, self.mu))
+        return f"{'' if self.private else 'NOT PRIVATE: '}ε = {epsilon}, δ = {delta}, μ = {mu}, for one {self.unit}"
 
     def to_bytes(self) -> bytes:
         """Return the one spelling of this certificate, which ends with a digest of all before it."""

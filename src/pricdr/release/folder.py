@@ -80,9 +80,7 @@ class Release:
 
     def __repr__(self) -> str:
         c = self.certificate
-        said = [] if c.private else ["NOT PRIVATE"]
-        said += [f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}"] if c.promises else []
-        return f"Release({len(self.users)} users x {c.dim}, {printable(c.strategy.name)}, {', '.join(said)})"
+        return f"Release({len(self.users)} users x {c.dim}, {printable(c.strategy.name)}, {c.promise})"
 
     def _repr_html_(self) -> str:
         from pricdr.pages import summary_html

@@ -21,7 +21,7 @@ from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.continued import added_up
 from pricdr.release.certificate import Certificate, alike, leaves, rounded_up, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
-from pricdr.release.readme import ReadmeSection, in_short, percent_up, statement, trade_off_of
+from pricdr.release.readme import ReadmeSection, best_guess, in_short, of_100, percent_up, statement, trade_off_of
 from pricdr.release.series import Series, place
 from pricdr.signing import fingerprint, public_from_text
 
@@ -200,7 +200,8 @@ def attack_section(c: Certificate, *lead: str) -> Section:
     learnt: list[Block | str] = [
         f"Somebody who knows everything except one {c.unit} looks at this release and says whether it is there. Of 100 "
         f"releases without it, let 5 be called suspicious by mistake; then of 100 releases with it, at most "
-        f"{percent_up(curve.detections(0.05)).removesuffix(' %')} are found. Blind guessing finds 5.",
+        f"{of_100(curve.detections(0.05))} are found. Blind guessing finds 5.",
+        f"{best_guess(curve, c.unit)} That is μ = {rounded_up(curve.mu, 4):g} in words.",
         _drawn(curve, c.unit),
         table("release-rates", "False alarms against detections, in figures", header, rows, names=0),
     ]

@@ -6,10 +6,8 @@ The words are in ``templates/release.md.j2``. They belong to the schema version:
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtr
-
 from pricdr.pages import text_template
-from pricdr.privacy.accounting import HARDLY_ANY_EPSILON, LATTICE_FACTOR, TradeOff, odds_factor
+from pricdr.privacy.accounting import HARDLY_ANY_EPSILON, TradeOff, odds_factor
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import Certificate, rounded_up
@@ -81,13 +79,27 @@ def trade_off_of(c: Certificate) -> TradeOff | None:
     return TradeOff(c.mu, c.epsilon, c.delta)
 
 
-def percent_up(rate: float) -> str:
-    """Return a rate as a percentage that never understates.
+def of_100(rate: float) -> int:
+    """Return how many of 100 a rate is, rounded up: it never understates.
 
-    >>> percent_up(0.2541), percent_up(0.25), percent_up(0.99999)
-    ('26 %', '25 %', '100 %')
+    >>> of_100(0.2541), of_100(0.25), of_100(0.99999)
+    (26, 25, 100)
     """
-    return f"{math.ceil(100 * rate - 1e-7)} %"
+    return math.ceil(100 * rate - 1e-7)
+
+
+def percent_up(rate: float) -> str:
+    """Return a rate as a percentage, rounded up."""
+    return f"{of_100(rate)} %"
+
+
+def best_guess(curve: TradeOff, unit: str) -> str:
+    """Return the whole trade-off in one sentence: how often the best guess is right."""
+    secret = "one rating" if unit == "rating" else "the ratings of one user"
+    return (
+        f"Whoever knows everything but {secret}, and guesses between two equally likely versions of it, is right in at "
+        f"most {of_100(curve.right_guesses)} of 100 guesses; 50 is blind."
+    )
 
 
 def _words(c: Certificate, *, quotation: str) -> str:
@@ -104,6 +116,7 @@ def _words(c: Certificate, *, quotation: str) -> str:
         directions=BY_NAME.get(c.strategy.name, Strategy).item_rows_are,
         quoted=lambda words: quotation.format(words.replace("`", "'").replace('"', "'")),
         percent_up=percent_up,
+        best_guess=best_guess,
         up=lambda value: f"{rounded_up(value):g}",
         # Rounded up: a promise must not look better than it is.
         figure=lambda value: "without limit" if value is None else f"{rounded_up(value, 4):g}",
@@ -112,12 +125,8 @@ def _words(c: Certificate, *, quotation: str) -> str:
 
 def _little_promised(c: Certificate) -> str:
     epsilon = 0.0 if c.epsilon is None else c.epsilon
-    secret = "one rating" if c.unit == "rating" else "the ratings of one user"
-    # The best guess between two equally likely neighbours is right with a probability of Φ(μ/2).
-    success = float(ndtr((c.mu or 0.0) * LATTICE_FACTOR / 2))
     return (
         f"NOT PRIVATE, LITTLE IS PROMISED: epsilon = {rounded_up(epsilon, 4):g} is above {HARDLY_ANY_EPSILON:g}. "
-        f"Whoever knows everything but {secret} can tell two equally likely versions of it apart in up to "
-        f"{math.ceil(100 * success)} % of cases (50 % would be blind guessing), and its odds may change by a "
-        f"factor of {odds_factor(epsilon)}. Hand it over only where the ratings themselves could be handed over."
+        f"{best_guess(TradeOff(c.mu or 0.0, epsilon, c.delta), c.unit)} Odds may change by a factor of "
+        f"{odds_factor(epsilon)}. Hand it over only where the ratings themselves could be handed over."
     )

@@ -88,7 +88,7 @@ class ModelCard:
 
     @property
     def promise(self) -> str:
-        """ε, δ and the unit on one line, or why there is no promise."""
+        """ε, δ, μ and the unit on one line, or why there is no promise."""
         if self.origin.plaintext_source:
             return "none: NOT PRIVATE"
         return "; ".join(one.promise for one in self.releases) or "no release was used"
@@ -172,7 +172,7 @@ class CardRelease:
 
     @property
     def promise(self) -> str:
-        """ε, δ and the unit on one line, or why there is no promise."""
+        """ε, δ, μ and the unit on one line, or why there is no promise."""
         if self.origin.certificate is None:
             return "not recorded"
         c = self.certificate

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import isnan
 from statistics import median
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pricdr import __version__, pages
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.arms import Axis
-from pricdr.experiments.measured import STRATA, Access, Experiment, MeasuredArm, Measurement, number
+from pricdr.experiments.measured import NOTHING, STRATA, Access, Experiment, MeasuredArm, Measurement, number
 from pricdr.experiments.paper import Table3, contradictions, read_table3, table2, table3_text
 from pricdr.pages import ABSENT, Block, Bullets, Cell, Column, Content, Details, Figure, SideBySide, Table
 from pricdr.pages.charts import WIDTH, chart_figure
-from pricdr.privacy.accounting import Calibration
+from pricdr.privacy.accounting import RECOMMENDED_DELTA, Calibration, TradeOff, mu_of
 from pricdr.progress import Progress, silent
 from pricdr.release.inspection import Inspection, attack_section
+from pricdr.release.readme import best_guess
 from pricdr.report.folder import TABLE3, ResultsFolder
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ FRONTIER: Final = "frontier"
 """The family whose results open the page."""
 USUAL_EPSILON: Final = 4.0
 """The ε that sentences speak of, where it was measured."""
+_TITLE: Final = "What crosses between two companies' ratings, at which ε"
 _PAPER_METRICS: Final = ("HR@10", "NDCG@10", "MRR@10")
 
 
@@ -60,32 +62,43 @@ def report(folder: ResultsFolder, *, inspection: Inspection | None = None, progr
         words = f"A verified release: {c.users:,} users x {c.dim:,} numbers by {c.strategy.name}; promise {c.promise}."
         sections.append(attack_section(c, words))
     footer = [f"Made by pricdr {__version__} from a results folder. This page loads nothing."]
-    title = "What crosses between two companies' ratings, at which ε"
-    return pages.render(pages.Page(title, sections, lead(folder), footer))
+    return pages.render(pages.Page(_TITLE, sections, lead(folder), footer))
 
 
 def lead(folder: ResultsFolder) -> Content:
-    """Return the answer, one table and one picture for each pair; or what is missing to give one."""
+    """Return the answer in words, one picture and one table; or what is missing to give one."""
     pairs = sorted(folder.family(FRONTIER), key=lambda pair: not pair.has_ceiling)
-    epsilon, blocks = usual_epsilon(pairs), dict[str, Content]()
-    if epsilon is not None:
-        figures = [
-            chart_figure(f"shares-{at}", pair.title, draw, in_words=words, note=_ceiling_note(pair))
-            for at, (pair, draw, words) in enumerate(share_charts(pairs), 1)
-        ]
-        full = Details("The same, ranked among all items", [_summary(pairs, epsilon, full=True)])
-        blocks = {"summary": [_summary(pairs, epsilon)], "charts": [SideBySide(figures), full]}
+    epsilon = usual_epsilon(pairs)
+    curve = epsilon and TradeOff(mu_of(epsilon, RECOMMENDED_DELTA), epsilon, RECOMMENDED_DELTA)
     # Whether anything gained that must not, which would cast doubt on the gains of releases.
     gains = [gain for pair in pairs for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
-    answer, reading = pages.sections_of(
+    cold = [(one, arm, one.worst_gain(arm, "cold")[0].verdict) for one in pairs for arm in _best(one, "cold", epsilon)]
+    warm = [one.worst_gain(arm, "warm")[0].verdict.name for one in pairs for arm in _best(one, "warm", epsilon)]
+    helped = [pair for pair, _, verdict in cold if verdict is Verdict.HELPS and pair.has_ceiling]
+    hurt = [pair for pair, _, verdict in cold if verdict is Verdict.HURTS]
+    answer, beside, reading = pages.sections_of(
         "frontier.txt.j2",
-        blocks,
-        epsilon=epsilon,
+        {},
+        curve=curve,
+        kept=[f"{pair.share(arm).percent()} on {pair.title}" for pair, arm, _ in cold if pair in helped],
+        hurt=[pair.title for pair in hurt],
+        untold=[pair.title for pair, _, _ in cold if pair not in helped + hurt],
+        warm=Counter(warm),
         controls=len(gains),
         gained=sum(gain.verdict is Verdict.HELPS for gain in gains),
         most=number(max((gain.value for gain in gains), default=0.0), signed=True),
+        guess=best_guess(curve, "rating") if curve else "",
     )
-    return answer.blocks if epsilon is None else [*answer.blocks, Details(reading.heading, reading.blocks)]
+    if epsilon is None:
+        return answer.blocks
+    picture, full = SideBySide([*share_figures(pairs), *beside.blocks]), _summary(pairs, epsilon, "full", "all items")
+    folded = [Details("The same, ranked among all items", [full]), Details(reading.heading, reading.blocks)]
+    return [*answer.blocks, picture, _summary(pairs, epsilon, "sampled", "99 items"), *folded]
+
+
+def _best(pair: Experiment, stratum: str, epsilon: float | None) -> list[MeasuredArm]:
+    """Return a pair's best private arm at ε, if it has one."""
+    return [arm for arm in pair.private_arms(stratum) if arm.epsilon_on_axis() == epsilon][:1]
 
 
 def usual_epsilon(pairs: Sequence[Experiment]) -> float | None:
@@ -94,37 +107,22 @@ def usual_epsilon(pairs: Sequence[Experiment]) -> float | None:
     return USUAL_EPSILON if USUAL_EPSILON in found else found[len(found) // 2] if found else None
 
 
-def _ceiling_note(pair: Experiment) -> str:
-    """Return what to say of a pair on which plaintext gains nothing for certain."""
-    if pair.ceiling is None or pair.has_ceiling:
-        return ""
-    gain = pair.gain(pair.ceiling, "cold").interval_in_words()
-    return f"Even {pair.ceiling.name} gains nothing for certain here ({gain}), so shares of that gain mean little."
-
-
-def _summary(pairs: Sequence[Experiment], epsilon: float, *, full: bool = False) -> Table:
-    """Return the answer: what users get without a release, with the best private one and in plaintext; and verdicts."""
-    ranking, among = ("full", "all items") if full else ("sampled", "99 items")
-    columns = [Column(name, numeric=False) for name in ("data", "users")]
-    columns += [Column("without"), Column(f"ε = {epsilon:g}"), Column("plaintext", "NOT PRIVATE, for comparison")]
-    if not full:
-        help = "Better than the best model without one and than every control?"
-        columns += [Column("share kept"), Column("the release", help, numeric=False)]
+def _summary(pairs: Sequence[Experiment], epsilon: float, ranking: str, among: str) -> Table:
+    """Return what cold users get without a release, with the best private one and in plaintext; and verdicts."""
+    help = "Among 99 items: better than the best model without one and than every control?"
+    columns = [Column("data", numeric=False), Column("without", "Popularity"), Column(f"ε = {epsilon:g}")]
+    columns += [Column("plaintext", "NOT PRIVATE"), Column("share kept", "Of the gain over popularity, among 99 items")]
+    columns += [Column(f"the release, {stratum}", help, numeric=False) for stratum in ("cold", "warm")]
     rows: list[list[Cell | str]] = []
-    for pair, stratum in ((pair, stratum) for stratum in ("cold", "warm") for pair in pairs):
-        private = [arm for arm in pair.private_arms(stratum) if arm.epsilon_on_axis() == epsilon]
-        base = pair.reference(stratum)
-        if base is None or not private or not private[0].measured(stratum, ranking=ranking):
-            continue
-        arm, shown = private[0], (base, private[0], pair.ceiling)
-        cells = [ABSENT if one is None else _figure(one.measured(stratum, ranking=ranking)) for one in shown]
-        if not full:
-            share = _figure(pair.share(arm), share=True) if stratum == "cold" else ABSENT
-            cells += [share, _verdict(pair, arm, stratum)]
-        rows.append([pair.title, stratum, *cells])
-    note = "Without: popularity for cold users, the best model of the target alone for warm ones."
-    caption = f"NDCG@10 among {among}, with the best private release at ε = {epsilon:g}"
-    return Table("summary-full" if full else "summary", caption, columns, rows, note)
+    for pair in pairs:
+        new, known = _best(pair, "cold", epsilon), _best(pair, "warm", epsilon)
+        arms = [pair.reference("cold"), *new, pair.ceiling] if new else [None] * 3
+        cells = [_figure(NOTHING if arm is None else arm.measured("cold", ranking=ranking)) for arm in arms]
+        cells.append(_figure(pair.share(new[0]) if new else NOTHING, share=True))
+        cells += [_verdict(pair, arms[0], of) if arms else ABSENT for of, arms in (("cold", new), ("warm", known))]
+        rows += [[pair.title, *cells]] if new or known else []
+    caption = f"NDCG@10 of cold users among {among}, with the best private release at ε = {epsilon:g}"
+    return Table(f"summary-{ranking}", caption, columns, rows)
 
 
 def _verdict(pair: Experiment, arm: MeasuredArm, stratum: str) -> Cell:
@@ -143,8 +141,9 @@ def experiment_details(experiment: Experiment, at: int) -> Details:
     if not experiment.runs:
         return Details(title, [pages.Note(f"{experiment.outline.missing or 'Not run yet'}.")])
     blocks: list[Block | str] = [" ".join(spec.note.split())] if spec.note.strip() else []
-    figures = [] if spec.family == FRONTIER else list(_curve_figures(experiment, f"curves-{at}"))
-    return Details(title, [*blocks, *([SideBySide(figures)] if figures else []), every_arm(experiment, f"arms-{at}")])
+    if figures := list(_curve_figures(experiment, f"curves-{at}")):
+        blocks.append(SideBySide(figures))
+    return Details(title, [*blocks, every_arm(experiment, f"arms-{at}")])
 
 
 def every_arm(experiment: Experiment, id: str) -> Table:
@@ -212,9 +211,7 @@ def _cost(arm: MeasuredArm) -> Cell:
     return Cell(f"{seconds:.1f}", seconds, hover=hover)
 
 
-_CONTROL_CURVE: Final = "controls"
-_SHOWN: Final = ("guided", "spectral", "guide in the clear", "jlt", _CONTROL_CURVE)
-"""The strategies of the first chart, in the order of its legend; tables have all of them."""
+_CONTROLS: Final = "controls"
 _ROOM: Final = 1.1
 """What a logarithmic axis goes beyond its ends by, so that no point is cut in half."""
 _AXES: Final = {
@@ -225,43 +222,41 @@ _AXES: Final = {
 }
 """What an axis is called, and whether it is logarithmic."""
 Point: TypeAlias = dict[str, Any]
-"""What vega draws: one curve at one place, with a standard error to either side where there is one; and its words."""
+"""What vega draws: one curve at one place, with a standard error to either side; its words; whether it is on a line."""
 
 
 def _point(curve: str, at: float, measured: Measurement, words: str) -> Point:
     error = 0.0 if isnan(measured.error) else measured.error
     low, high = measured.value - error, measured.value + error
-    return {"series": curve, "x": float(at), "y": measured.value, "low": low, "high": high, "words": words}
+    place = {"series": curve, "x": float(at), "y": measured.value, "low": low, "high": high}
+    return {**place, "words": words, "sure": True}
 
 
-def _in_words(points: Sequence[Point]) -> str:
-    return "; ".join(point["words"] for point in points) + "."
-
-
-def share_charts(pairs: Sequence[Experiment]) -> list[tuple[Experiment, "Callable[[], alt.TopLevelMixin]", str]]:
-    """Return what draws a chart, for each pair that has points, and its figures in words; all on one scale."""
-    points = {pair.spec.name: list(_share_points(pair)) for pair in pairs}
-    every = list(dict.fromkeys(point["series"] for found in points.values() for point in found))
-    curves = [curve for curve in _SHOWN if curve in every] if set(every) & {*_SHOWN[:-1]} else every[: len(_SHOWN)]
-    points = {name: [point for point in found if point["series"] in curves] for name, found in points.items()}
+def share_figures(pairs: Sequence[Experiment]) -> list[Figure]:
+    """Return the picture of the share that each pair keeps at every ε; none where there is nothing to draw."""
+    points = [point for pair in pairs for point in _share_points(pair)]
+    if not points:
+        return []
+    curves = sorted(dict.fromkeys(point["series"] for point in points), key=lambda curve: curve == _CONTROLS)
     # A pair on which plaintext gains nothing has shares of next to nothing: they must not squeeze the others.
-    scaled = [point for pair in pairs if pair.has_ceiling for point in points[pair.spec.name]]
+    scaled = [point for point in points if point["sure"]]
     low, high = min((point["low"] for point in scaled), default=0), max((point["high"] for point in scaled), default=1)
     scale = (max(min(low, 0) - 0.05, -0.5), min(max(high, 1) + 0.05, 1.5))
-    title = "share of the plaintext gain kept"
-    draw = partial(_curves, curves=curves, x_title="ε", y_title=title, log=True, shares=scale)
-    drawn = [(pair, points[pair.spec.name]) for pair in pairs if points[pair.spec.name]]
-    return [(pair, partial(draw, found), _in_words(found)) for pair, found in drawn]
+    draw = partial(_curves, points, curves, "ε", "share of the plaintext gain kept", log=True, shares=scale)
+    unsure = "; ".join(pair.title for pair in pairs if not pair.has_ceiling)
+    note = f"Faint: {unsure}, where even plaintext gains nothing for certain, so that a share of it means little."
+    caption, words = "Share of the plaintext gain that cold users keep", "; ".join(point["words"] for point in points)
+    return [chart_figure("shares", caption, draw, in_words=f"{words}.", note=note if unsure else "")]
 
 
 def _share_points(pair: Experiment) -> Iterator[Point]:
-    """Yield what cold users keep of the plaintext gain at every ε; a control is under one name for all of them."""
-    for arm in pair.arms.values():
-        share, control = pair.share(arm), arm.access is Access.CONTROL
-        at = arm.arm.release.epsilon if control and arm.arm.release else arm.epsilon_on_axis()
-        if share and arm.arm.release and at:
-            curve = _CONTROL_CURVE if control or arm.arm.point is None else arm.arm.point.curve
-            yield _point(curve, at, share, f"{curve}, ε = {at:g}: {share.percent()}")
+    """Yield what cold users keep of the plaintext gain with the best private release at every ε, and with controls."""
+    best = {arm.epsilon_on_axis(): arm for arm in reversed(pair.private_arms("cold"))}
+    shown = [(pair.title, at, best[at]) for at in sorted(filter(None, best))]
+    shown += [(_CONTROLS, arm.arm.release.epsilon, arm) for arm in pair.controls if arm.arm.release]
+    for curve, at, arm in shown:
+        if share := pair.share(arm):
+            yield _point(curve, at, share, f"{pair.title}, {arm.name}: {share.percent()}") | {"sure": pair.has_ceiling}
 
 
 def _curve_figures(experiment: Experiment, id: str) -> Iterator[Figure]:
@@ -276,7 +271,8 @@ def _curve_figures(experiment: Experiment, id: str) -> Iterator[Figure]:
             title, log = _AXES[on_curves[0][1].axis]
             curves = list(dict.fromkeys(point["series"] for point in points))
             draw = partial(_curves, points, curves, title, "NDCG@10", log=log)
-            yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), draw, in_words=_in_words(points))
+            words = "; ".join(point["words"] for point in points)
+            yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), draw, in_words=f"{words}.")
 
 
 def _curves(
@@ -300,10 +296,13 @@ def _curves(
     y: dict[str, Any] = {"title": y_title, "scale": y_scale, "axis": alt.Axis(format=".3f" if shares is None else "%")}
     legend = alt.Legend(title=None, columns=2 if all(len(name) <= 18 for name in curves) else 1)
     look: dict[str, Any] = {"scale": alt.Scale(domain=list(curves)), "legend": legend}
-    base = alt.Chart(alt.InlineData(values=list(points))).encode(x=x, color=alt.Color("series:N", **look))
+    shade = alt.condition(alt.datum.sure, alt.value(1), alt.value(0.35))
+    base = alt.Chart(alt.InlineData(values=list(points)))
+    base = base.encode(x=x, color=alt.Color("series:N", **look), opacity=shade)
+    lines = base.transform_filter(alt.datum.sure & (alt.datum.series != _CONTROLS))
     layers = [
         base.mark_rule(clip=True).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
-        base.mark_line(clip=True).encode(y=alt.Y("y:Q", **y), strokeDash=alt.StrokeDash("series:N", **look)),
+        lines.mark_line(clip=True).encode(y=alt.Y("y:Q", **y), strokeDash=alt.StrokeDash("series:N", **look)),
         base.mark_point(clip=True).encode(y=alt.Y("y:Q", **y), shape=alt.Shape("series:N", **look)),
     ]
     if shares is not None:

@@ -191,7 +191,8 @@ class CardRelease:
         if cost is None:
             return f"none that can be stated of {of}"
         c = certificates[-1]
-        return f"ε = {rounded_up(cost[1], 4):g}, δ = {rounded_up(c.delta, 4):g}, for one {c.unit} in all {of}"
+        mu, epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (*cost, c.delta))
+        return f"ε = {epsilon}, δ = {delta}, μ = {mu}, for one {c.unit} in all {of}"
 
     @property
     def statement(self) -> dict[str, tuple[str, ...]]:

@@ -228,7 +228,7 @@ Point: TypeAlias = dict[str, Any]
 def _point(curve: str, at: float, measured: Measurement, words: str) -> Point:
     error = 0.0 if isnan(measured.error) else measured.error
     low, high = measured.value - error, measured.value + error
-    place = {"series": curve, "x": float(at), "y": measured.value, "low": low, "high": high}
+    place = {"curve": curve, "x": float(at), "y": measured.value, "low": low, "high": high}
     return {**place, "words": words, "sure": True}
 
 
@@ -237,7 +237,7 @@ def share_figures(pairs: Sequence[Experiment]) -> list[Figure]:
     points = [point for pair in pairs for point in _share_points(pair)]
     if not points:
         return []
-    curves = sorted(dict.fromkeys(point["series"] for point in points), key=lambda curve: curve == _CONTROLS)
+    curves = sorted(dict.fromkeys(point["curve"] for point in points), key=lambda curve: curve == _CONTROLS)
     # A pair on which plaintext gains nothing has shares of next to nothing: they must not squeeze the others.
     scaled = [point for point in points if point["sure"]]
     low, high = min((point["low"] for point in scaled), default=0), max((point["high"] for point in scaled), default=1)
@@ -269,7 +269,7 @@ def _curve_figures(experiment: Experiment, id: str) -> Iterator[Figure]:
         ]
         if points:
             title, log = _AXES[on_curves[0][1].axis]
-            curves = list(dict.fromkeys(point["series"] for point in points))
+            curves = list(dict.fromkeys(point["curve"] for point in points))
             draw = partial(_curves, points, curves, title, "NDCG@10", log=log)
             words = "; ".join(point["words"] for point in points)
             yield chart_figure(f"{id}-{stratum}", STRATA[stratum].capitalize(), draw, in_words=f"{words}.")
@@ -298,12 +298,12 @@ def _curves(
     look: dict[str, Any] = {"scale": alt.Scale(domain=list(curves)), "legend": legend}
     shade = alt.condition(alt.datum.sure, alt.value(1), alt.value(0.35))
     base = alt.Chart(alt.InlineData(values=list(points)))
-    base = base.encode(x=x, color=alt.Color("series:N", **look), opacity=shade)
-    lines = base.transform_filter(alt.datum.sure & (alt.datum.series != _CONTROLS))
+    base = base.encode(x=x, color=alt.Color("curve:N", **look), opacity=shade)
+    lines = base.transform_filter(alt.datum.sure & (alt.datum.curve != _CONTROLS))
     layers = [
         base.mark_rule(clip=True).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
-        lines.mark_line(clip=True).encode(y=alt.Y("y:Q", **y), strokeDash=alt.StrokeDash("series:N", **look)),
-        base.mark_point(clip=True).encode(y=alt.Y("y:Q", **y), shape=alt.Shape("series:N", **look)),
+        lines.mark_line(clip=True).encode(y=alt.Y("y:Q", **y), strokeDash=alt.StrokeDash("curve:N", **look)),
+        base.mark_point(clip=True).encode(y=alt.Y("y:Q", **y), shape=alt.Shape("curve:N", **look)),
     ]
     if shares is not None:
         zero = alt.Chart(alt.InlineData(values=[{}])).mark_rule(strokeDash=[3, 3], opacity=0.5)

@@ -189,6 +189,7 @@ def _draft(strategy, guarantee, declared, items) -> Certificate:
             threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None
         ),
         guide=guide if strategy.takes_guide else None,
+        series=None,
         ledger=None,
         software="pricdr 0.3.0",
         issuer=None,

@@ -174,7 +174,7 @@ def publish(
     """
     bounds = Bounds()
     strategy = strategy.resolved(guarantee, ratings.users)
-    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users))
     steps = strategy.steps(declared)
     if share < 1:
         steps = (replace(steps[-1], name="left out", share=1 - share), replace(steps[-1], share=share))

@@ -71,7 +71,7 @@ def test_rows_have_norm_at_most_one_whatever_the_table(table, data):
     assert np.isfinite(rows).all()
     assert (np.linalg.norm(rows.astype(np.float64), axis=1) <= 1 + 1e-6).all()
     strategy, bounds = Features(dim=dim), Bounds()
-    declared = Declared(bounds=bounds, unit=PROMISE.unit, users=12, items=6)
+    declared = Declared(bounds=bounds, unit=PROMISE.unit, users=12)
     radius = calibrate(strategy.steps(declared), PROMISE, bounds)[-1].grid.radius(bounds)
     whole = on_grid(rows, radius=radius).astype(np.int64)  # what the certified sensitivity rests on
     assert (np.square(whole).sum(axis=1) <= radius**2).all()

@@ -249,9 +249,7 @@ def prepare(
     strategy = strategy.resolved(guarantee, selected.users)
     if strategy.dim is None:
         raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
-    declared = Declared(
-        bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
-    )
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(selected.users))
     steps = _calibrated(guarantee, strategy, declared, calibration, noisy=not insecure_no_noise)
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
     draft = Certificate.model_construct(
@@ -262,7 +260,7 @@ def prepare(
         bounds=bounds_statement(bounds),
         noise=NoiseStatement.model_construct(source=source),
         users=declared.users,
-        items=declared.items,
+        items=None if items is None else len(items),
         strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
         dim=strategy.dim,
         input=InputStatement.model_construct(

@@ -69,8 +69,7 @@ class WholeSums:
 
     def calibrated(self, pair: Neighbours) -> tuple[CalibratedStep, ...]:
         """Return the steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
-        users, items = pair.before.shape
-        declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=items)
+        declared = Declared(bounds=self.bounds, unit=self.unit, users=len(pair.before))
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
         return calibrate(self._round(pair).steps(declared), guarantee, self.bounds)
 

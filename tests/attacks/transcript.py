@@ -69,8 +69,7 @@ class RoundsTarget:
 
     @cached_property
     def _promised(self) -> tuple[CalibratedStep, ...]:
-        users, items = self.before.shape
-        declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=items)
+        declared = Declared(bounds=self.bounds, unit=self.unit, users=len(self.before))
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
         return calibrate(self.strategy.steps(declared), guarantee, self.bounds)
 

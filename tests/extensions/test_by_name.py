@@ -25,7 +25,7 @@ def test_a_strategy_that_needs_nothing_is_published_by_name():
     [
         ("guided", r"^strategy guided takes dim, .*guide \(needed\), refine, .*such as strategy=Guided\(guide=…\)$"),
         ("features", r"^strategy features takes dim, features \(needed\): .*strategy=Features\(features=…\)$"),
-        ("jtl", "^there is no strategy 'jtl': spectral, guided, features, jlt, sjlt"),
+        ("jtl", "^there is no strategy 'jtl': spectral, guided, continued, features, jlt, sjlt"),
         ("JLT", "^there is no strategy 'JLT'"),
         ("", "^there is no strategy ''"),
         (JLT, r"such as pricdr.strategies.JLT\(dim=200\), or its name, got the class JLT$"),

@@ -119,7 +119,7 @@ def test_the_number_of_guesses_suits_the_claim():
 @pytest.mark.parametrize("bounds", [Bounds(), Bounds(rating_bound=5, rating_step=0.5)])
 def test_every_step_has_a_pair_nearly_as_far_apart_as_it_pays_for(bounds):
     """Step by step: all of them together could hide one weak pair."""
-    declared = Declared(bounds=bounds, unit=Unit.RATING, users=1000, items=500)
+    declared = Declared(bounds=bounds, unit=Unit.RATING, users=1000)
     for one in calibrate(LEARNT.steps(declared), PROMISE, bounds):
         assert 0.99 * one.mu < distance([worst_case(one, LEARNT, declared)]) <= one.mu
 

@@ -209,7 +209,7 @@ def test_a_direction_depends_on_its_own_column_alone_bit_for_bit(dim, shift, see
 def test_directions_never_overflow():
     """A setting that is accepted: 1.5 million users, 10,000 levels, unit user. Every direction is shorter than 1."""
     users, bounds = 1_500_000, Bounds(rating_bound=100, rating_step=0.01, clip=100.0)
-    declared = Declared(bounds=bounds, unit=Unit.USER, users=users, items=None)
+    declared = Declared(bounds=bounds, unit=Unit.USER, users=users)
     calibrate(Guided(dim=4, refine=False).steps(declared), Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER), bounds)
     units = np.full(users, bounds.levels * 256, dtype=np.int64)
     matrix = sp.csr_array((units, (np.arange(users), np.zeros(users, dtype=np.int64))), shape=(users, 1))

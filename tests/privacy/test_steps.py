@@ -42,9 +42,9 @@ UNITS = {
 }
 
 
-def _calibrated(way, unit, *, epsilon=4.0, users=20_000, items=None, delta=1e-6):
+def _calibrated(way, unit, *, epsilon=4.0, users=20_000, delta=1e-6):
     kind, bounds = UNITS[unit]
-    declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
+    declared = Declared(bounds=bounds, unit=kind, users=users)
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=kind)
     return calibrate(WAYS[way].steps(declared), guarantee, bounds)
 
@@ -67,7 +67,7 @@ def _cost(calibrated) -> float:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_total_is_the_independent_accountants(way, unit, epsilon):
-    calibrated = _calibrated(way, unit, epsilon=epsilon, items=20_000)
+    calibrated = _calibrated(way, unit, epsilon=epsilon)
     names = [one.step.name for one in calibrated]
     assert len(set(names)) == len(names)
     assert [one.step.name for one in calibrated if one.step.published] == ["rows"] == names[-1:]
@@ -102,7 +102,7 @@ def test_the_shares_are_those_that_are_documented(way, shares):
 @pytest.mark.parametrize("way", LEARNT)
 def test_at_real_sizes_rounding_costs_little_and_the_largest_sums_fit_whole_numbers(way, unit):
     """All ratings there may be, all of the largest size and along one direction, in every step."""
-    for one in _calibrated(way, unit, items=20_000):
+    for one in _calibrated(way, unit):
         step, reach = one.step, one.step.sensitivity / one.grid.step
         assert step.rounding(one.grid) / reach < 0.01
         assert step.most * reach * 2.0 ** step.fine_bits(one.grid) < 2.0**63
@@ -112,7 +112,7 @@ def test_at_real_sizes_rounding_costs_little_and_the_largest_sums_fit_whole_numb
 @pytest.mark.parametrize("way", ["spectral", "guided"])
 def test_rounding_is_counted_where_it_can_happen(way):
     """One rating moves the rows of all who rated the item: all of them are rounded."""
-    for one in _calibrated(way, "rating", users=1000, items=300):
+    for one in _calibrated(way, "rating", users=1000):
         step = one.step
         moved = step.numbers * (1 if step.name.startswith("cent") else 1000)
         assert step.moved == moved
@@ -124,7 +124,7 @@ def test_clips_whose_products_would_overflow_are_refused():
     coarse, fine = (Bounds(clip=2e14), Bounds(rating_bound=100, rating_step=0.01, clip=2e8))
     for bounds in (coarse, fine, replace(fine, clip=1e12)):
         assert bounds.most_units * bounds.levels * 256 >= 2**63
-        declared = Declared(bounds=bounds, unit=Unit.USER, users=1, items=None)
+        declared = Declared(bounds=bounds, unit=Unit.USER, users=1)
         for strategy in (Spectral(dim=1), Guided(dim=1, refine=False, centring=0.0)):
             with pytest.raises(ParameterError):
                 calibrate(strategy.steps(declared), Guarantee(epsilon=100, delta=1e-2, unit=Unit.USER), bounds)
@@ -154,7 +154,7 @@ def test_no_layout_exceeds_its_promise_and_what_is_calibrated_is_certified(
     kind, bounds = FINE[unit]
     bounds = replace(bounds, clip=clip) if kind is Unit.USER else bounds
     strategy, guarantee = WAYS[way].with_dim(dim), Guarantee(epsilon=epsilon, delta=delta, unit=kind)
-    declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
+    declared = Declared(bounds=bounds, unit=kind, users=users)
     try:
         calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
     except ParameterError:
@@ -165,12 +165,12 @@ def test_no_layout_exceeds_its_promise_and_what_is_calibrated_is_certified(
     for one in calibrated:
         assert one.step.sensitivity / one.grid.step > 0
         assert one.grid.sigma == pytest.approx(one.grid.step * grid_steps(one.grid.refinement), rel=1e-12)
-    check(issue(_draft(strategy, guarantee, declared), calibrated))
+    check(issue(_draft(strategy, guarantee, declared, items), calibrated))
 
 
-def _draft(strategy, guarantee, declared) -> Certificate:
+def _draft(strategy, guarantee, declared, items) -> Certificate:
     """What ``publish`` would have certified."""
-    universe = "not needed" if declared.items is None else "declared"
+    universe = "not needed" if items is None else "declared"
     guide = GuideStatement(
         sha256="0" * 64, strategy="jlt", private=True, epsilon=1.0, delta=1e-6, unit="rating", missing_users=0
     )
@@ -182,13 +182,14 @@ def _draft(strategy, guarantee, declared) -> Certificate:
         bounds=bounds_statement(declared.bounds),
         noise=NoiseStatement.model_construct(source="secret"),
         users=declared.users,
-        items=declared.items,
+        items=items,
         strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
         dim=strategy.dim,
         input=InputStatement(
             threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None
         ),
         guide=guide if strategy.takes_guide else None,
+        series=None,
         ledger=None,
         software="pricdr 0.3.0",
         issuer=None,

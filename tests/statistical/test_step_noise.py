@@ -22,13 +22,13 @@ USERS, ITEMS = 4000, 3000
 NAMES = tuple(f"u{at}" for at in range(USERS))
 GUIDE = GuideOf(np.random.default_rng(3).standard_normal((USERS, 6)).astype(np.float32), NAMES)
 WAYS = {
-    "spectral": (Spectral(dim=4), False, Unit.RATING, Bounds()),
-    "spectral, values": (Spectral(dim=4), True, Unit.RATING, Bounds(rating_bound=5)),
-    "spectral, user": (Spectral(dim=4), True, Unit.USER, Bounds(clip=3.0)),
-    "guided": (Guided(guide=GUIDE, dim=4), True, Unit.RATING, Bounds()),
-    "guided, values": (Guided(guide=GUIDE, dim=4), False, Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
-    "guided, one round": (Guided(guide=GUIDE, dim=8, refine=False), True, Unit.RATING, Bounds()),
-    "guided, user": (Guided(guide=GUIDE, dim=4), False, Unit.USER, Bounds(clip=3.0)),
+    "spectral": (Spectral(dim=4), Unit.RATING, Bounds()),
+    "spectral, values": (Spectral(dim=4), Unit.RATING, Bounds(rating_bound=5)),
+    "spectral, user": (Spectral(dim=4), Unit.USER, Bounds(clip=3.0)),
+    "guided": (Guided(guide=GUIDE, dim=4), Unit.RATING, Bounds()),
+    "guided, values": (Guided(guide=GUIDE, dim=4), Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
+    "guided, one round": (Guided(guide=GUIDE, dim=8, refine=False), Unit.RATING, Bounds()),
+    "guided, user": (Guided(guide=GUIDE, dim=4), Unit.USER, Bounds(clip=3.0)),
 }
 
 
@@ -53,8 +53,8 @@ def _run(strategy, entries, calibrated, randomness):
 @pytest.fixture(params=WAYS)
 def noises(request, rng, any_seed):
     """The calibrated steps, what was published, and the noise of each step in grid steps."""
-    strategy, declared_items, unit, bounds = WAYS[request.param]
-    declared = Declared(bounds=bounds, unit=unit, users=USERS, items=ITEMS if declared_items else None)
+    strategy, unit, bounds = WAYS[request.param]
+    declared = Declared(bounds=bounds, unit=unit, users=USERS)
     calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
     limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
     entries = Entries(
@@ -104,7 +104,7 @@ def test_the_noises_of_steps_are_unrelated_and_a_tenth_of_one_in_the_other_would
 @pytest.mark.parametrize("strategy", [Spectral(dim=4), Guided(guide=GUIDE, dim=4)], ids=["spectral", "guided"])
 def test_centring_steps_have_their_noise(strategy, rng):
     """One has few numbers, so many small runs are looked at together."""
-    declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
+    declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3)
     calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     matrix = sp.csr_array(np.array([[1, 0], [1, 1], [0, 1]]))
     entries = Entries(InMemory(matrix), NAMES[:3], ("i0", "i1"), Bounds())
@@ -127,7 +127,7 @@ def test_centring_steps_have_their_noise(strategy, rng):
 
 def test_the_noise_of_a_step_is_had_once_so_that_a_run_is_run_once(any_seed):
     strategy, users = Guided(guide=GUIDE, dim=4), NAMES[:3]
-    declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
+    declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3)
     calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     entries = Entries(InMemory(sp.csr_array(np.eye(3, dtype=np.int64))), users, ("i0", "i1", "i2"), Bounds())
     run = Run(calibrated, Simulation(any_seed))

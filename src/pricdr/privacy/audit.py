@@ -48,13 +48,11 @@ class Subject:
         require_positive(claimed_epsilon=self.claimed_epsilon, claimed_mu=self.claimed_mu)
 
     @classmethod
-    def of(
-        cls, guarantee: Guarantee, strategy: Strategy, bounds: Bounds, *, users: int = 1000, items: int | None = None
-    ) -> "Subject":
+    def of(cls, guarantee: Guarantee, strategy: Strategy, bounds: Bounds, *, users: int = 1000) -> "Subject":
         """Return what :func:`pricdr.publish` would run."""
         if strategy.dim is None:
             raise ParameterError("an audit needs a dimension: give --dim a number")
-        declared = Declared(bounds=bounds, unit=guarantee.unit, users=users, items=items)
+        declared = Declared(bounds=bounds, unit=guarantee.unit, users=users)
         calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
         return cls(
             strategy=strategy,

@@ -83,7 +83,7 @@ class Allowance:
     def sigma(self) -> float | None:
         """σ of the published numbers under the default strategy, each rating counted as 1; None if it cannot be had."""
         bounds = Bounds(clip=1.0 if self.guarantee.unit is Unit.USER else None)  # σ grows with the clip
-        declared = Declared(bounds=bounds, unit=self.guarantee.unit, users=EXAMPLE_USERS, items=None)
+        declared = Declared(bounds=bounds, unit=self.guarantee.unit, users=EXAMPLE_USERS)
         strategy = Spectral().resolved(self.guarantee, ())
         try:
             return calibrate(strategy.steps(declared), self.guarantee, bounds)[-1].grid.sigma

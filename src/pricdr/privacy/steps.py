@@ -187,7 +187,6 @@ class Declared:
     bounds: Bounds
     unit: Unit
     users: int
-    items: int | None  # size of the declared item universe; None where there is none
 
     @property
     def change(self) -> float:

@@ -103,7 +103,7 @@ def declared_by(c: Certificate) -> Declared:
         rating_step=c.bounds.rating_step,
         clip=c.bounds.clip,
     )
-    return Declared(bounds=bounds, unit=Unit(c.unit), users=c.users, items=c.items)
+    return Declared(bounds=bounds, unit=Unit(c.unit), users=c.users)
 
 
 def described(certificate: Certificate) -> Strategy:

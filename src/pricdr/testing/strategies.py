@@ -62,7 +62,7 @@ class StrategyContract:
         kind, (guarantee, bounds) = type(self.strategy), promised
         assert BY_NAME.get(kind.name) is kind, "the registry holds it under its own name"
         resolved = self.strategy.resolved(guarantee, self.users)
-        declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(self.users), items=len(self.items))
+        declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(self.users))
         steps = resolved.steps(declared)
         names = [step.name for step in steps]
         assert len(set(names)) == len(names), "noise is drawn by the name of a step"
@@ -113,7 +113,7 @@ def sensitivity_ratio(
     Each user in turn loses its first rating, or all for the next user's; random rows are the same, without noise.
     """
     strategy = strategy.resolved(guarantee, ratings.users)
-    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users))
     (calibrated,) = calibrate(strategy.steps(declared), guarantee, bounds)
 
     def exact(ratings: Ratings) -> Float64Array:

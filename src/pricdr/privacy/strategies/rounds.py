@@ -129,7 +129,7 @@ class LearntInRounds(Strategy):
                     numbers=width + 1,
                     moved=width + 1,
                     most=MAX_RATINGS,
-                    spread=spread(declared),
+                    spread=_spread(declared),
                     published=False,
                 )
                 steps.append(centre)
@@ -142,7 +142,7 @@ class LearntInRounds(Strategy):
                 rows=declared.users,
                 numbers=width,
                 moved=width * declared.users,
-                spread=spread(declared),
+                spread=_spread(declared),
                 learnt=True,
                 published=last,
             )
@@ -169,7 +169,7 @@ class LearntInRounds(Strategy):
             return rows.astype(np.float32)
 
 
-def spread(declared: Declared) -> int:
+def _spread(declared: Declared) -> int:
     """Return how many units of ratings can lie behind one number that a change touches; for a user, twice as many."""
     # A user's units before and after both count, more than is needed: that covers sums of squares beyond 2^53.
     return declared.bounds.levels if declared.unit is Unit.RATING else 2 * declared.bounds.most_units

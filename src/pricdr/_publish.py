@@ -8,9 +8,9 @@ matrix.
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from pricdr import __version__
 from pricdr.data.blocks import RatingsSource
@@ -49,15 +49,17 @@ from pricdr.release.certificate import (
     NoiseSource,
     NoiseStatement,
     StrategyStatement,
+    WindowStatement,
     require_issuer,
     today,
 )
-from pricdr.release.certify import bounds_statement, issue, ledger_statement
+from pricdr.release.certify import bounds_statement, declared_by, issue, ledger_statement
 from pricdr.release.readme import cautions
 
 if TYPE_CHECKING:
     from pricdr.alignment.messages import AlignmentRecord
 
+CLIPS: Final = (1.0, 2.0, 3.0, 5.0)  # that a dry run shows σ for
 _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
 
@@ -88,6 +90,7 @@ class Prepared:
             mu=total_mu(self.steps),
             dim=total_numbers(self.steps),
             unit=self.guarantee.unit,
+            window=self.guarantee.window,
             strategy=self.strategy.name,
             promise=str(self.guarantee),
         )
@@ -101,6 +104,7 @@ class DryRun:
     certificate: Certificate  # without its files, and without the hash of a ledger's line
     balance: Balance | None  # the ledger after it
     work: Estimate
+    sigmas: dict[float, float]  # by clips that one may choose from, without a look at the ratings; empty for ratings
 
 
 def publish(
@@ -206,7 +210,20 @@ def dry_run(
         certificate = certificate.model_copy(update={"ledger": ledger_statement(balance, foreseen=True)})
     counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
     work = estimate(ready.steps, ratings=counted, items=len(ready.selected.items))
-    return DryRun(guarantee=guarantee, certificate=certificate, balance=balance, work=work)
+    sigmas = _sigmas(ready) if certificate.mu is not None else {}
+    return DryRun(guarantee=guarantee, certificate=certificate, balance=balance, work=work, sigmas=sigmas)
+
+
+def _sigmas(ready: Prepared) -> dict[float, float]:
+    """Return σ of the published numbers for clips that one may choose from."""
+    found: dict[float, float] = {}
+    declared = declared_by(ready.draft)
+    for clip in CLIPS if declared.bounds.clip is not None else ():
+        bounds = replace(declared.bounds, clip=clip)
+        with suppress(ParameterError):  # where rounding alone would take all of the budget
+            layout = ready.strategy.steps(replace(declared, bounds=bounds))
+            found[clip] = calibrate(layout, ready.guarantee, bounds)[-1].grid.sigma
+    return found
 
 
 def prepare(
@@ -229,6 +246,11 @@ def prepare(
     if issuer is not None:
         require_issuer(issuer)
     ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
+    if guarantee.window != ratings.window:
+        promised, read = (one or "every day" for one in (guarantee.window, ratings.window))
+        raise ParameterError(f"the guarantee is for {promised}, these ratings are of {read}: give both the same window")
+    if guarantee.window is not None:
+        guarantee.window.require_begun()
     calibration = Calibration(calibration)
     strategy = _known(strategy)
     users = None if users is None else as_ids("users", users)
@@ -241,7 +263,11 @@ def prepare(
     if strategy.dim is None:
         raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
     declared = Declared(
-        bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
+        bounds=bounds,
+        unit=guarantee.unit,
+        users=len(selected.users),
+        items=None if items is None else len(items),
+        periods=1 if guarantee.window is None else guarantee.window.periods,
     )
     steps = _calibrated(guarantee, strategy, declared, calibration, noisy=not insecure_no_noise)
     # Whoever is read must pay: the certificate says by its steps whose ratings were used.
@@ -256,6 +282,7 @@ def prepare(
         epsilon=None if insecure_no_noise else guarantee.epsilon,
         delta=guarantee.delta,
         unit=guarantee.unit.value,
+        window=WindowStatement.of(guarantee.window),
         calibration=calibration.value,
         bounds=bounds_statement(bounds),
         noise=NoiseStatement.model_construct(source=source),

@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 import pricdr.memory
 from pricdr.cli.console import LOG_JSON, log_event, note_spent, open_log, progress_bar, say, say_list, warn
-from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, UnitOption, write_json
+from pricdr.cli.options import DEFAULT_UNIT, DimOption, JsonOption, PeriodOption, UnitOption, write_json
 from pricdr.cli.publish_settings import DEFAULT_STRATEGY, ConfigOption, PublishSettings, complete_strategy
 from pricdr.cli.ratings import FILES, ColumnsOption, RatingsInput, shown, warn_of_stars
 from pricdr.errors import OutputError, ParameterError, PriCDRError, PublishWarning
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pricdr._publish import DryRun
     from pricdr.data.ids import Ids
+    from pricdr.data.periods import Window
     from pricdr.data.reading.read import Reading
     from pricdr.release.certificate import Certificate
 
@@ -64,8 +65,12 @@ def publish(
     unit: UnitOption = DEFAULT_UNIT,
     clip: Annotated[
         float | None,
-        Option(help="unit user: the largest sum of a user's ratings; for features, jlt, sjlt the largest row norm."),
+        Option(
+            help="unit user: the largest sum of a user's ratings, in a period for user-period; for features, jlt, sjlt "
+            "the largest row norm."
+        ),
     ] = None,
+    period: PeriodOption = None,
     threshold: Annotated[float | None, Option(help="Count only rows rated at least this.")] = None,
     values: Annotated[bool, Option("--values", help="Publish rating values instead of counting rows as 1.")] = False,
     rating_bound: Annotated[float | None, Option(help="values: the largest value a rating can take.")] = None,
@@ -99,7 +104,11 @@ def publish(
     if settings.log is not None:
         open_log(settings.log)
     log_event("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
-    guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit))
+    key = None if sign is None else read_private_key(sign)
+    held = None if ledger is None else pricdr.Ledger(ledger, key)
+    protected = pricdr.Unit(unit)
+    window = _window(protected, period, held)
+    guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=protected, window=window)
     if {rating_bound is not None, rating_step is not None} != {values}:
         raise ParameterError("--values, --rating-bound and --rating-step go together: nothing is guessed from the data")
     if values and threshold is not None:
@@ -109,13 +118,12 @@ def publish(
     )
     bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
     chosen = complete_strategy(strategy, guarantee, dim, settings, guide, items)
-    key = None if sign is None else read_private_key(sign)
     arguments: dict[str, Any] = {
         "guarantee": guarantee,
         "strategy": chosen,
         "bounds": bounds,
         "calibration": settings.calibration,
-        "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
+        "ledger": None if held is None else _spendable(held, guarantee, signs=key is not None),
         "issuer": settings.issuer,
         "allow_not_private_guide": settings.allow_not_private_guide,
         "insecure_seed": insecure_seed,
@@ -161,6 +169,7 @@ def _open(
     from pricdr.data.reading.inputs import find_inputs
     from pricdr.data.workspace import Workspace, sweep
 
+    window = arguments["guarantee"].window
     if settings.spark_conf and location is None:
         raise ParameterError("spark-conf is for --engine spark, and the engine is duckdb")
     if settings.temp_dir is not None and location is not None:
@@ -175,13 +184,13 @@ def _open(
 
         lists = {"users": arguments["users"], "items": _counted_items(arguments)}
         conf, columns = parse_settings(settings.spark_conf), settings.columns
-        opened = open_ratings(location, columns=columns, threshold=threshold, settings=conf, **lists)
+        opened = open_ratings(location, columns=columns, threshold=threshold, window=window, settings=conf, **lists)
         with progress_bar(f"reading {location}"):
             return lifetime.enter_context(opened)
     size, limit = find_inputs(given).size if isinstance(given, Path) else None, memory_limit()
     if size is None or (needed := size * pricdr.memory.EXPANSION) <= limit:
         sweep(folder)  # a killed run that sorted on disk leaves ratings in plaintext
-        return settings.read(given, threshold)
+        return settings.read_window(given, threshold, window)
     from pricdr.engines.outofcore import read_on_disk, sort_memory
 
     workspace = lifetime.enter_context(Workspace.opened(settings.temp_dir or folder))
@@ -190,7 +199,8 @@ def _open(
         f"limit is {format_bytes(limit)} ({VARIABLE} changes it); ratings are kept in {workspace.folder} (in "
         f"plaintext, readable only by you, removed at the end) and sorted with {format_bytes(sort_memory())} of memory"
     )
-    options = {"keep_values": arguments["bounds"].rating_bound is not None, **settings.arguments()}
+    keep_values = arguments["bounds"].rating_bound is not None
+    options = {"keep_values": keep_values, "window": window, **settings.arguments()}
     with progress_bar(f"reading {shown(given)}") as progress:
         return read_on_disk(given, workspace, threshold=threshold, progress=progress, **options)
 
@@ -322,10 +332,24 @@ def _require_places(out: Path, *beside: Path | None) -> None:
         outputs.append(file)
 
 
-def _open_ledger(file: Path, guarantee: "pricdr.Guarantee", key: "Ed25519PrivateKey | None") -> "pricdr.Ledger":
+def _window(unit: "pricdr.Unit", period: str | None, ledger: "pricdr.Ledger | None") -> "Window | None":
+    """Return the days that are read: those that the ledger counts; periods without a ledger's days begin in 1970."""
+    from pricdr.data.periods import Window, parse_days
+
+    if (period is None) == (unit is pricdr.Unit.USER_PERIOD):
+        raise ParameterError("--unit user-period and --period go together: the length of a period, such as 7d")
+    budget = None if ledger is None else ledger.read().budget
+    declared = None if budget is None or budget.unit is not unit else budget.window  # another unit is refused
+    if declared is None:
+        return None if period is None else Window.of_periods(period)
+    declared.require_begun()  # before anything is read
+    return declared if period is None else replace(declared, days=parse_days(period))
+
+
+def _spendable(ledger: "pricdr.Ledger", guarantee: "pricdr.Guarantee", *, signs: bool) -> "pricdr.Ledger":
     """Return the ledger, after checking that this unit and key can spend from it, before anything is read."""
-    ledger = pricdr.Ledger(file, key)
-    if ledger.require_spendable(guarantee.unit).signed_by is None and key is not None:
+    if ledger.require_spendable(guarantee.unit, guarantee.window).signed_by is None and signs:
+        file = ledger.path
         warn(f"{file} is not signed, so a last line that is changed or cut off goes unnoticed: pricdr ledger sign")
     return ledger
 
@@ -385,6 +409,9 @@ def _dry_run(reading: "Reading[Any]", arguments: Mapping[str, Any], seconds: flo
     else:
         say(f"noise: sigma {certificate.sigma:.6g} in the published numbers; mu {certificate.mu:.6g} in all")
         say(f"cost: {foreseen.guarantee}")
+    if foreseen.sigmas:
+        by_clip = ", ".join(f"{sigma:.4g} at {clip:g}" for clip, sigma in foreseen.sigmas.items())
+        say(f"sigma by the clip: {by_clip}; choose without a look at the ratings, whose sums are private")
     if balance is not None:
         whole, before = balance.budget, balance.until(len(balance.spends) - 1).epsilon
         after = {"spent_after": balance.epsilon, "room_after": balance.room}
@@ -409,4 +436,5 @@ def _dry_run(reading: "Reading[Any]", arguments: Mapping[str, Any], seconds: flo
     for unknown in ("files", "digest", "signed_by"):
         del content[unknown]
     figures = {"sigma": certificate.sigma, "mu": certificate.mu, "ledger": budget, "certificate": content}
+    figures["sigma_by_clip"] = {f"{clip:g}": sigma for clip, sigma in foreseen.sigmas.items()}
     return {**figures, "for_the_source_alone": {"memory_bytes": memory, "seconds": seconds}}

@@ -16,6 +16,7 @@ from pricdr.arrays import Float32Array, Int32Array, IntegerArray
 from pricdr.data.blocks import Matrix, RatingsSource, Transposed, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_product_by_pieces, with_values
 from pricdr.data.ids import Ids
+from pricdr.data.periods import MOST_IN_AN_ENTRY
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.noise import DiscreteGaussian
@@ -151,13 +152,15 @@ class Entries:
         """Return the ratings as entries; where they are ``summed``, a clip bounds the sum of a user's ratings."""
         forced = bounds.units if summed else bounds.steps
         limited = summed and bounds.clip is not None
+        in_periods = ratings.window is not None and ratings.window.days is not None
+        assert limited or not in_periods, "each period's ratings are scaled to the clip before periods are added up"
         return cls(
             ratings.units(forced),
             ratings.users,
             ratings.items,
             bounds,
             value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
-            most=bounds.most_units if limited else bounds.levels,
+            most=MOST_IN_AN_ENTRY if in_periods else bounds.most_units if limited else bounds.levels,
             universe_declared=universe_declared,
             unlisted=None if unlisted is None else unlisted.units(forced),
         )

@@ -164,8 +164,11 @@ class LearntInRounds(Strategy):
 
 def spread(declared: Declared) -> int:
     """Return how many units of ratings can lie behind one number that a change touches; for a user, twice as many."""
-    # A user's units before and after both count, more than is needed: that covers sums of squares beyond 2^53.
-    return declared.bounds.levels if declared.unit is Unit.RATING else 2 * declared.bounds.most_units
+    if declared.unit is Unit.RATING:
+        return declared.bounds.levels
+    # Another user's ratings of the same items count in all periods. Twice, more than is needed: that covers sums of
+    # squares beyond 2^53.
+    return 2 * declared.bounds.most_units * declared.periods
 
 
 def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> IntegerArray:

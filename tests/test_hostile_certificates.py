@@ -72,7 +72,7 @@ def _strategy(name, **parameters):
         ({"users": "6"}, "users"),
         ({"dim": 6}, "steps.0.numbers is stated"),
         ({"private": False}, "private is stated as False"),
-        ({"schema_version": 5}, "schema_version 5, this software knows 6"),
+        ({"schema_version": 5}, "schema_version 5, this software knows 7"),
         ({"schema_version": "1"}, "schema_version '1'"),
         ({"epsilon_at_delta": []}, "epsilon_at_delta"),
         ({"whole_user": []}, "whole_user"),

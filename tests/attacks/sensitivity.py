@@ -186,6 +186,14 @@ def replaced_user(items: int, followers: int, clip: float) -> Neighbours:
     return Neighbours(guide, before, after, bound=clip)
 
 
+def added_user(items: int, followers: int, clip: float) -> Neighbours:
+    """Return a user with no ratings, or with ratings that sum to ``clip``, on items whose followers point one way."""
+    pair = replaced_user(items, followers, clip)
+    before = pair.before.copy()
+    before[-1] = 0
+    return replace(pair, before=before)
+
+
 def one_more_item(items: int) -> Neighbours:
     """Return a user of ``items`` that are all alike, and one more of them (for users and items exchanged)."""
     guide = np.zeros((items, 2))

@@ -196,7 +196,7 @@ def rounds_targets() -> dict[str, RoundsTarget]:
     targets["outside the list: a popular item"] = RoundsTarget(everybody, after, after, outside=(before, after))
     targets["listed beside others: a popular item"] = RoundsTarget(everybody, before, after, outside=(after, after))
     before, after = two_tastes(), two_tastes()
-    after[-1] = 1 - before[-1]
+    before[-1] = 0
     user = {"bounds": Bounds(clip=float(_ITEMS)), "unit": Unit.USER}
-    targets |= {f"{way}: a user replaced": RoundsTarget(one, before, after, **user) for way, one in ways.items()}
+    targets |= {f"{way}: a user added": RoundsTarget(one, before, after, **user) for way, one in ways.items()}
     return targets

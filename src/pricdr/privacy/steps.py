@@ -76,7 +76,7 @@ class Bounds:
         """
         if unit is Unit.RATING:
             if self.clip is not None:
-                raise ParameterError(f"clip belongs to units of users, got clip = {self.clip!r} with unit rating")
+                raise ParameterError(f"clip belongs to the user units, got clip = {self.clip!r} with unit rating")
             return self.largest
         if self.clip is None:
             raise ParameterError(

@@ -16,9 +16,9 @@ import numpy as np
 from pricdr import __version__
 from pricdr.pages import Block, Bullets, Facts, Figure, Page, Section, render, table
 from pricdr.pages.charts import WIDTH, chart_figure
-from pricdr.privacy.accounting import TradeOff
+from pricdr.privacy.accounting import TradeOff, composed_epsilon
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.release.certificate import Certificate, alike, leaves, today
+from pricdr.release.certificate import Certificate, alike, leaves, rounded_up, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
 from pricdr.release.readme import ReadmeSection, in_short, percent_up, statement, trade_off_of
 from pricdr.signing import fingerprint, public_from_text

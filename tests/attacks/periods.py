@@ -1,8 +1,8 @@
 """Ratings over time, as an adversary may hope to find them handled; each wrong way beside ours.
 
 *Merged first*: repeats are merged over all days, and other days are left out afterwards. A row of next year then
-deletes an entry of this year's release, whose ledger never paid for it. *The last period counts*: repeats are merged across
-periods. A user whose items all occur in the last period again hides all earlier ones with it.
+deletes an entry of this year's release, whose ledger never paid for it. *The last period counts*: repeats are merged
+across periods. A user whose items all occur in the last period again hides all earlier ones with it.
 """
 
 from pathlib import Path

@@ -284,7 +284,12 @@ def _say_input(reading: "Reading[Any]", arguments: Mapping[str, Any]) -> None:
     if bounds.rating_bound is not None:
         import numpy as np
 
-        totals = selected.units(lambda block: block).total(lambda block, start: np.array([bounds.forced(block)]))
+        from pricdr.data.blocks import InMemory
+        from pricdr.data.periods import PeriodRatings
+
+        in_periods = isinstance(selected, PeriodRatings)  # of which each period is forced by itself
+        whole = InMemory(selected.matrix) if in_periods else selected.units(lambda block: block)
+        totals = whole.total(lambda block, start: np.array([bounds.forced(block)]))
         clamped, rounded = totals[0].tolist()
         if clamped or rounded:
             warn(

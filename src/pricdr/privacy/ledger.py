@@ -70,6 +70,8 @@ class BudgetLine(_Line):
 
     def budget(self) -> Guarantee:
         """Return the budget; refuse a line of somebody else that states none."""
+        if self.window is None and self.days is not None:
+            raise _FlawError("is not valid: it has periods, and no days that they are cut from")
         try:
             window = None if self.window is None else Window(*self.window, self.days)
             return Guarantee(epsilon=self.epsilon, delta=self.delta, unit=self.unit, window=window)

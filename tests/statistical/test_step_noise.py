@@ -9,6 +9,7 @@ from scipy import stats
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.data.blocks import InMemory
+from pricdr.data.periods import Window
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import UNITS_PER_STEP, Declared, calibrate
 from pricdr.randomness import Secret, Simulation
@@ -21,11 +22,13 @@ pytestmark = pytest.mark.statistical
 USERS, ITEMS, UNLISTED = 4000, 3000, 500
 NAMES = tuple(f"u{at}" for at in range(USERS))
 GUIDE = GuideOf(np.random.default_rng(3).standard_normal((USERS, 6)).astype(np.float32), NAMES)
+WEEKS = Window.parse("2026-01-01", "2027-01-01", "7d")
 EVERYBODY = Spectral(dim=4, learn_from=LearnFrom.ALL, buckets=2500)
 WAYS = {
     "spectral": (Spectral(dim=4), False, Unit.RATING, Bounds()),
     "spectral, values": (Spectral(dim=4), True, Unit.RATING, Bounds(rating_bound=5)),
     "spectral, user": (Spectral(dim=4), True, Unit.USER, Bounds(clip=3.0)),
+    "spectral, user-period": (Spectral(dim=4), True, Unit.USER_PERIOD, Bounds(clip=3.0)),
     "spectral, everybody, buckets": (EVERYBODY, False, Unit.RATING, Bounds()),
     "spectral, everybody, catalogue, values": (EVERYBODY, True, Unit.RATING, Bounds(rating_bound=5)),
     "spectral, everybody, user": (EVERYBODY, False, Unit.USER, Bounds(clip=3.0)),
@@ -58,17 +61,21 @@ def _run(strategy, entries, calibrated, randomness):
 def noises(request, rng, any_seed):
     """The calibrated steps, what was published, and the noise of each step in grid steps."""
     strategy, declared_items, unit, bounds = WAYS[request.param]
-    declared = Declared(bounds=bounds, unit=unit, users=USERS, items=ITEMS if declared_items else None)
-    calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
+    window = WEEKS if unit is Unit.USER_PERIOD else None
+    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=unit, window=window)
+    items, periods = ITEMS if declared_items else None, 1 if window is None else window.periods
+    declared = Declared(bounds=bounds, unit=unit, users=USERS, items=items, periods=periods)
+    calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
     everybody = getattr(strategy, "learn_from", None) is LearnFrom.ALL
-    limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
+    by_user = unit is not Unit.RATING
+    limit = bounds.limited if by_user else lambda matrix: matrix
     entries = Entries(
         InMemory(limit(_matrix(rng, USERS, bounds.levels))),
         NAMES,
         tuple(f"i{at}" for at in range(ITEMS)),
         bounds,
-        value=bounds.rating_step / (UNITS_PER_STEP if unit is Unit.USER else 1),
-        most=bounds.most_units if unit is Unit.USER else bounds.levels,
+        value=bounds.rating_step / (UNITS_PER_STEP if by_user else 1),
+        most=bounds.most_units if by_user else bounds.levels,
         universe_declared=declared_items,
         unlisted=InMemory(limit(_matrix(rng, UNLISTED, bounds.levels))) if everybody else None,
     )

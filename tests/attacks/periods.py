@@ -84,10 +84,10 @@ def one_period() -> tuple[Float64Array, Float64Array]:
     return before, after
 
 
-def calibrated() -> tuple[CalibratedStep, ...]:
+def calibrated(epsilon: float = 4.0) -> tuple[CalibratedStep, ...]:
     """Return the step of a round as publish would settle it for this unit."""
     window = Window(YEAR.begin, YEAR.until, 31)
-    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER_PERIOD, window=window)
+    guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=Unit.USER_PERIOD, window=window)
     bounds = Bounds(clip=CLIP)
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=FOLLOWERS + 1, items=PERIODS - 1, periods=PERIODS)
     return calibrate(_round().steps(declared), guarantee, bounds)
@@ -106,9 +106,9 @@ def sums(entries: Entries, steps: tuple[CalibratedStep, ...], *, noisy: Secret |
     return np.rint(seen["rows"] / steps[0].grid.step)
 
 
-def distance(worlds: tuple[Entries, Entries]) -> float:
+def distance(worlds: tuple[Entries, Entries], *, epsilon: float = 4.0) -> float:
     """Return how far apart two inputs are, over what the steps claim, rounding included."""
-    (step,) = calibrated()
+    (step,) = calibrated(epsilon)
     one, two = (sums(world, (step,)) for world in worlds)
     return float(np.linalg.norm(two - one)) * step.grid.step / step.grid.sigma / step.mu
 

@@ -59,6 +59,16 @@ def test_a_period_moves_as_far_as_claimed_and_no_farther():
     assert periods.distance(tuple(map(periods.last_period_counts, again))) > 9
 
 
+@pytest.mark.parametrize("epsilon", [4.0, 0.003])  # of the smaller, rounding is a good part
+def test_no_random_period_of_a_random_user_moves_farther_than_claimed(epsilon, rng):
+    for _ in range(5):
+        ratings = rng.integers(0, 2, (periods.FOLLOWERS + 1, periods.PERIODS, periods.PERIODS - 1)).astype(float)
+        without = ratings.copy()
+        without[rng.integers(len(ratings)), rng.integers(periods.PERIODS)] = 0
+        pair = periods.adding_periods(ratings), periods.adding_periods(without)
+        assert 0 < periods.distance(pair, epsilon=epsilon) <= 1
+
+
 @pytest.mark.statistical
 @pytest.mark.slow
 def test_attacks_on_a_user_in_a_period(rng):

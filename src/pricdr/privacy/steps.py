@@ -243,7 +243,8 @@ class Step:
         bits = _MAX_SUM_BITS - reach - self.most.bit_length()
         if bits < 1:
             raise ParameterError(f"the noise of step {self.name} is too small for exact arithmetic")
-        return min(_FINEST_BITS, bits)
+        # Where much lies behind a number, so many more that rounding it down costs less than rounding the sum.
+        return min(max(_FINEST_BITS, (self.spread or 0).bit_length() + 4), bits)
 
 
 @dataclass(frozen=True)

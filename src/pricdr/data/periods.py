@@ -19,6 +19,7 @@ from pricdr.data.ratings import position_of
 from pricdr.errors import ParameterError, require_count
 
 _DAY: Final = 86_400  # seconds
+MAX_DAYS: Final = 99_999  # in a period
 MAX_PERIODS: Final = 1 << 16  # in one window: with their number, sums of a user's ratings stay within whole numbers
 MOST_IN_AN_ENTRY: Final = 10_000 * 256
 """Units of an entry that adds up periods: as many as one rating can have. A cap on an entry moves none any further."""
@@ -42,6 +43,8 @@ class Window:
             raise ParameterError(f"a period must end after it begins, got {self}")
         if self.days is not None:
             require_count(days=self.days)
+            if self.days > MAX_DAYS:
+                raise ParameterError(f"a period must have at most {MAX_DAYS:,} days, got {self.days:,}")
         if self.periods > MAX_PERIODS:
             raise ParameterError(f"a window must have at most {MAX_PERIODS:,} periods, got {self.periods:,}")
 

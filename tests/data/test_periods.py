@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish, read_ratings
 from pricdr.data.periods import MOST_IN_AN_ENTRY, PeriodRatings, Window
-from pricdr.data.reading.read import read_periods, read_ratings_file
+from pricdr.data.reading.read import read_periods_file, read_ratings_file
 from pricdr.data.workspace import Workspace
 from pricdr.engines.outofcore import read_on_disk
 from pricdr.errors import InputError, MemoryLimitError, ParameterError
@@ -51,7 +51,7 @@ def by_week(rows, window=WEEKS) -> PeriodRatings:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "r.csv"
         file.write_text(csv(rows))
-        return read_periods(file, window)
+        return read_periods_file(file, window=window).ratings
 
 
 def content(ratings) -> tuple[object, ...]:

@@ -597,7 +597,7 @@ def read_periods_file(
     path: AnyPath | Query,
     *,
     threshold: float | None = None,
-    **options: Any,  # noqa: ANN401 - of read_periods
+    **options: Any,  # noqa: ANN401 - of read_ratings
 ) -> Reading[PeriodRatings]:
     """Read the same for the unit user-period, whose ``window`` is cut into periods; the memory must hold them."""
     with _table(path, threshold, options) as table:
@@ -656,15 +656,3 @@ def read_ratings(
     options |= {"skip_bad_rows": skip_bad_rows, "most_bad_rows": most_bad_rows, "window": window}
     with shown(progress, f"reading {path}"):
         return read_ratings_file(path, threshold=threshold, **options).ratings
-
-
-def read_periods(
-    path: AnyPath | Query,
-    window: Window,
-    *,
-    progress: Progress | bool = False,
-    **options: Any,  # noqa: ANN401 - of read_ratings
-) -> PeriodRatings:
-    """Return the same for a guarantee in unit user-period: ratings period by period, as ``window`` declares them."""
-    with shown(progress, f"reading {path}"):
-        return read_periods_file(path, window=window, **options).ratings

@@ -211,6 +211,10 @@ def test_what_cannot_have_periods_says_so(tmp_path):
         by_week([(0, 0, 1, BEGIN)]),
         Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER_PERIOD, window=WEEKS),
     )
+    with pytest.raises(ParameterError, match="read period by period"):
+        read([(0, 0, 1, BEGIN)], window=WEEKS)
+    with pytest.raises(ParameterError, match="are PeriodRatings"):
+        replace(read([(0, 0, 1, BEGIN)]), window=WEEKS)
     for strategy in ("jlt", "sjlt"):
         with pytest.raises(ParameterError, match="cannot protect user-periods"):
             publish(ratings, promise, strategy=strategy, bounds=Bounds(clip=1.0))

@@ -60,6 +60,8 @@ class Ratings(RatingsSource):
         require_ids("user", self.users)
         require_ids("item", self.items)
         require_filter(self.filtered_by)
+        if self.window is not None and self.window.days is not None:
+            raise ParameterError(f"ratings of {self.window} are PeriodRatings: repeats are merged within a period")
         # Ratings are shared between objects, so they must not be changed in place.
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.flags.writeable = False

@@ -41,7 +41,7 @@ from pricdr.data.reading.formats import (
 from pricdr.data.reading.inputs import AnyPath, InputFile, InputFiles, Query, find_inputs, naming_in_logs
 from pricdr.data.reading.text_files import copy_bytes, copy_text, file_refusal, named, refusal, shorten
 from pricdr.data.workspace import Workspace
-from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError, printable
+from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError, ParameterError, printable
 from pricdr.memory import VARIABLE, format_bytes, memory_limit, require_memory
 from pricdr.parallel import cores
 from pricdr.progress import Progress, shown, silent
@@ -530,6 +530,8 @@ def _reading(merged: _Merged, ratings: R, below: int, times: Float64Array | None
 
 def encode(table: RatingsTable, *, threshold: float | None = None, with_times: bool = False) -> MemoryReading:
     """Return the rows of a table as ratings in memory, with repeated pairs merged; see :func:`read_ratings_file`."""
+    if table.options.window is not None and table.options.window.days is not None:
+        raise ParameterError(f"ratings of {table.options.window} are read period by period: read_periods_file")
     merged = _merged(table)
     cells = merged.rows, merged.columns, merged.values
     made = Ratings.from_codes(*cells, merged.users, merged.items, has_values=table.has_values)

@@ -99,8 +99,13 @@ def test_the_user_unit_clips_profiles():
     release = publish(_ratings(), TO_USER, insecure_no_noise=True, **to_user)
     assert np.linalg.norm(release.matrix, axis=1).max() <= 1.5 * (1 + 1e-6)
     certificate = publish(_ratings(), TO_USER, strategy=JLT(), **to_user).certificate
-    assert (certificate.sensitivity, certificate.whole_user) == (3, [])
-    assert composed_epsilon([(3 / certificate.sigma, 200)], 1e-6) == pytest.approx(4)
+    assert (certificate.sensitivity, certificate.whole_user) == (1.5, [])
+    assert composed_epsilon([(1.5 / certificate.sigma, 200)], 1e-6) == pytest.approx(4)
+    # Replaced by others, they move a row twice as far.
+    assert composed_epsilon([(3 / certificate.sigma, 200)], 1e-6) == pytest.approx(
+        certificate.replacement.epsilon, rel=1e-5
+    )
+    assert certificate.replacement.mu == 2 * certificate.mu
 
 
 def test_the_certificate_states_the_ledgers_account(tmp_path):
@@ -222,11 +227,11 @@ def test_values_that_cannot_be_compared_are_refused_before_there_is_anything_to_
 
 
 def test_number_types_and_names_of_units_do_not_matter():
-    assert Bounds(clip=np.uint8(130)).sensitivity(Unit.USER) == 260
+    assert Bounds(clip=np.uint8(130)).sensitivity(Unit.USER) == 130
     assert type(Guarantee(epsilon=np.float32(4), delta=np.float64(1e-6)).epsilon) is float
     assert publish(_ratings(), PROMISE, strategy=JLT(dim=np.int64(5)), users=USERS).matrix.shape == (30, 5)
     assert Guarantee(epsilon=1, delta=1e-6, unit="user").unit is Unit.USER
-    with pytest.raises(ParameterError, match="rating or user, got 'planet'"):
+    with pytest.raises(ParameterError, match="rating, user, user-period, got 'planet'"):
         Guarantee(epsilon=1, delta=1e-6, unit="planet")
     values = Ratings.from_triples(["a", "a"], ["x", "x"], np.array([2.0, 3.0]))
     assert values.matrix.toarray().tolist() == [[3.0]]

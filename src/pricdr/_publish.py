@@ -8,9 +8,9 @@ matrix.
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pricdr import __version__
 from pricdr.data.blocks import RatingsSource
@@ -50,16 +50,18 @@ from pricdr.release.certificate import (
     NoiseStatement,
     SeriesStatement,
     StrategyStatement,
+    WindowStatement,
     require_issuer,
     today,
 )
-from pricdr.release.certify import bounds_statement, issue, ledger_statement
+from pricdr.release.certify import bounds_statement, declared_by, issue, ledger_statement
 from pricdr.release.readme import cautions
 from pricdr.release.series import place, series_id, to_continue
 
 if TYPE_CHECKING:
     from pricdr.alignment.messages import AlignmentRecord
 
+CLIPS: Final = (1.0, 2.0, 3.0, 5.0)  # that a dry run shows σ for
 _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
 
@@ -98,6 +100,7 @@ class Prepared:
             mu=total_mu(self.steps),
             dim=total_numbers(self.steps),
             unit=self.guarantee.unit,
+            window=self.guarantee.window,
             strategy=self.strategy.name,
             promise=str(self.guarantee),
         )
@@ -111,6 +114,7 @@ class DryRun:
     certificate: Certificate  # without its files, and without the hash of a ledger's line
     balance: Balance | None  # the ledger after it
     work: Estimate
+    sigmas: dict[float, float]  # by clips that one may choose from, without a look at the ratings; empty for ratings
 
 
 def publish(
@@ -211,7 +215,20 @@ def dry_run(
         line = ledger_statement(balance, foreseen=True)
         certificate = certificate.model_copy(update={"ledger": line, "series": ready.series_at(balance)})
     work = estimate(ready.steps, ratings=len(ready.selected), items=len(ready.selected.items))
-    return DryRun(guarantee=guarantee, certificate=certificate, balance=balance, work=work)
+    sigmas = _sigmas(ready) if certificate.mu is not None else {}
+    return DryRun(guarantee=guarantee, certificate=certificate, balance=balance, work=work, sigmas=sigmas)
+
+
+def _sigmas(ready: Prepared) -> dict[float, float]:
+    """Return σ of the published numbers for clips that one may choose from."""
+    found: dict[float, float] = {}
+    declared = declared_by(ready.draft)
+    for clip in CLIPS if declared.bounds.clip is not None else ():
+        bounds = replace(declared.bounds, clip=clip)
+        with suppress(ParameterError):  # where rounding alone would take all of the budget
+            layout = ready.strategy.steps(replace(declared, bounds=bounds))
+            found[clip] = calibrate(layout, ready.guarantee, bounds)[-1].grid.sigma
+    return found
 
 
 def prepare(
@@ -234,6 +251,11 @@ def prepare(
     if issuer is not None:
         require_issuer(issuer)
     ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
+    if guarantee.window != ratings.window:
+        promised, read = (one or "every day" for one in (guarantee.window, ratings.window))
+        raise ParameterError(f"the guarantee is for {promised}, these ratings are of {read}: give both the same window")
+    if guarantee.window is not None:
+        guarantee.window.require_begun()
     calibration = Calibration(calibration)
     strategy = _known(strategy)
     users = None if users is None else as_ids("users", users)
@@ -249,13 +271,19 @@ def prepare(
     strategy = strategy.resolved(guarantee, selected.users)
     if strategy.dim is None:
         raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
-    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(selected.users))
+    declared = Declared(
+        bounds=bounds,
+        unit=guarantee.unit,
+        users=len(selected.users),
+        periods=1 if guarantee.window is None else guarantee.window.periods,
+    )
     steps = _calibrated(guarantee, strategy, declared, calibration, noisy=not insecure_no_noise)
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
     draft = Certificate.model_construct(
         epsilon=None if insecure_no_noise else guarantee.epsilon,
         delta=guarantee.delta,
         unit=guarantee.unit.value,
+        window=WindowStatement.of(guarantee.window),
         calibration=calibration.value,
         bounds=bounds_statement(bounds),
         noise=NoiseStatement.model_construct(source=source),

@@ -22,11 +22,11 @@ from tests.attacks.rows import likelihood_ratio
 from tests.attacks.sensitivity import (
     Formula,
     Neighbours,
+    added_user,
     cancelling,
     learnt_sums,
     own_taste,
     random_item,
-    replaced_user,
     self_guided_sums,
     sharing,
     unit_norm_sums,
@@ -65,7 +65,7 @@ def targets(raters: int = 60, *, seed: int = 0) -> tuple[LearntTarget, ...]:
         LearntTarget("raters who cancel", cancelling(2 * raters + 1), plain, tight=True),
         LearntTarget("values, 0 to b", sharing(raters, bound=5.0), values, tight=True),
         LearntTarget("values, 2 to b", sharing(raters, bound=5.0, before=2.0), values),
-        LearntTarget("a user replaced by its opposite", replaced_user(2, raters, 2.0), user, tight=True),
+        LearntTarget("a user added", added_user(2, raters, 2.0), user, tight=True),
     )
 
 

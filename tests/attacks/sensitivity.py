@@ -176,6 +176,14 @@ def replaced_user(items: int, followers: int, clip: float) -> Neighbours:
     return Neighbours(guide, before, after, bound=clip)
 
 
+def added_user(items: int, followers: int, clip: float) -> Neighbours:
+    """Return a user with no ratings, or with ratings that sum to ``clip``, on items whose followers point one way."""
+    pair = replaced_user(items, followers, clip)
+    before = pair.before.copy()
+    before[-1] = 0
+    return replace(pair, before=before)
+
+
 def own_taste(ratings: int) -> Neighbours:
     """Return a user whose tastes nearly balance, and one rating that tips them (for guides computed inside).
 

@@ -29,7 +29,7 @@ from pricdr.strategies import JLT, SJLT, Projection
 KNOWN_RATINGS: Final = 6
 """Ratings of every user that the adversary knows, beside the one in question."""
 _ALIGNED: Final = 100
-"""The most items in the opposite profiles of the user unit."""
+"""The most items in the profile that the user unit adds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class Opened:
     def neighbours(self, n_users: int, rng: np.random.Generator) -> tuple[CSR, CSR]:
         """Return inputs that differ for every user, so that each is a trial: one rating, or the whole profile."""
         if self.setting.unit is Unit.USER:
-            return self._opposite_profiles(n_users, rng)
+            return self._no_and_whole_profiles(n_users, rng)
         n_items = len(self.item_rows)
         first = rng.integers(n_items, size=n_users)
         items = (first[:, None] + np.arange(KNOWN_RATINGS + 1)) % n_items
@@ -125,15 +125,14 @@ class Opened:
         values[:, -1] = self.setting.bounds.levels
         return _entries(items[:, :-1], values[:, :-1], n_items), _entries(items, values, n_items)
 
-    def _opposite_profiles(self, n_users: int, rng: np.random.Generator) -> tuple[CSR, CSR]:
-        """Return the worst case of the user unit: items that point one way against items that point the other way."""
+    def _no_and_whole_profiles(self, n_users: int, rng: np.random.Generator) -> tuple[CSR, CSR]:
+        """Return the worst case of the user unit: no ratings against many items that point one way."""
         along = self.item_rows @ rng.standard_normal(self.setting.dim)
         order = np.argsort(along)
         size = max(1, min(_ALIGNED, len(order) // 5))
-        both = (order[:size], order[-size:])
-        one, two = (np.broadcast_to(part, (n_users, size)) for part in both)
+        items = np.broadcast_to(order[-size:], (n_users, size))
         ones = np.ones((n_users, size), dtype=np.int32)
-        return _entries(one, ones, len(order)), _entries(two, ones, len(order))
+        return _entries(items[:, :0], ones[:, :0], len(order)), _entries(items, ones, len(order))
 
 
 def item_names(count: int) -> Ids:
@@ -155,7 +154,7 @@ def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generato
     other = ratings.copy()
     user, item = rng.integers(n_users), rng.integers(ratings.shape[1])
     if setting.unit is Unit.USER:
-        other[user] = 1 - ratings[user]
+        ratings[user] = 0
     ratings[user, item], other[user, item] = 0, 1
     return ratings, other
 

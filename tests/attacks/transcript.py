@@ -186,7 +186,7 @@ def rounds_targets() -> dict[str, RoundsTarget]:
         before[-1, -1] = 0
         targets |= {f"{way}: {name}": RoundsTarget(strategy, before, after) for way, strategy in ways.items()}
     before, after = two_tastes(), two_tastes()
-    after[-1] = 1 - before[-1]
+    before[-1] = 0
     user = {"bounds": Bounds(clip=float(_ITEMS)), "unit": Unit.USER}
-    targets |= {f"{way}: a user replaced": RoundsTarget(one, before, after, **user) for way, one in ways.items()}
+    targets |= {f"{way}: a user added": RoundsTarget(one, before, after, **user) for way, one in ways.items()}
     return targets

@@ -131,7 +131,7 @@ def test_squares_add_up_so_52_releases_get_far_more_than_a_52nd():
     assert (allowance.guarantee.epsilon, allowance.sigma) == (0.889813, pytest.approx(6.118, rel=1e-3))
     assert equal_allowance(unspent, 1).guarantee == BUDGET
     assert equal_allowance(unspent, MAX_RELEASES).sigma is None, "too small an epsilon for the default strategy"
-    for unit, sigma in ((Unit.RATING, 1.695), (Unit.USER, 2 * 1.695)):
+    for unit, sigma in ((Unit.RATING, 1.695), (Unit.USER, 1.695)):
         budget = Guarantee(epsilon=8, delta=1e-6, unit=unit)
         assert equal_allowance(Balance.unspent(budget), 4).sigma == pytest.approx(sigma, rel=1e-3)
     for releases in (0, -1, 2.5, True, MAX_RELEASES + 1):
@@ -166,7 +166,7 @@ def test_every_ledger_command_writes_json_and_nothing_else(here, ratings, pricdr
 
     budget, spent = {"epsilon": 8.0, "delta": 1e-6, "unit": "rating"}, {"epsilon": 0.0, "mu": 0.0, "releases": 0}
     made = asked("init", "b.jsonl", "--epsilon", 8, "--delta", 1e-6)
-    assert made == {"ledger": "b.jsonl", "budget": budget, "spent": spent, "signed_by": None}
+    assert made == {"ledger": "b.jsonl", "budget": budget, "spent": spent, "window": None, "signed_by": None}
     assert publish(ratings, "--ledger", "b.jsonl", "--strategy", "jlt").code == 0
     shown, balance = asked("show", "b.jsonl"), Ledger("b.jsonl").read()
     assert shown["budget"] == budget

@@ -87,7 +87,7 @@ def test_an_option_has_the_same_default_in_every_command_and_help_shows_it():
         ("pricdr led", "ledger"),
         ("pricdr ledger pl", "plan"),
         ("pricdr publish --dry", "--dry-run"),
-        ("pricdr publish --unit ", "rating\nuser"),
+        ("pricdr publish --unit ", "rating\nuser\nuser-period"),
     ],
 )
 def test_a_shell_completes_commands_options_and_values(words, offered):

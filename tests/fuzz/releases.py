@@ -17,6 +17,7 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
@@ -31,7 +32,9 @@ from scipy.special import log_ndtr
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Release, publish, verify
 from pricdr.cli.inspect import inspect
+from pricdr.data.blocks import RatingsSource
 from pricdr.data.features import ItemFeatures
+from pricdr.data.periods import PeriodRatings, Window
 from pricdr.errors import InputError, PriCDRError, VerificationError
 from pricdr.privacy.accounting import Calibration
 from pricdr.randomness import Simulation
@@ -68,13 +71,13 @@ _HONEST_KEY = Ed25519PrivateKey.from_private_bytes(b"honest party's key, not a s
 _FORGERS_KEY = Ed25519PrivateKey.from_private_bytes(b"forger's key, which is no secret")
 _KEY_FILE = "honest.pub"
 _TERMS = (
-    "epsilon", "nominal_epsilon", "delta", "unit", "bounds", "calibration", "noise", "steps", "strategy", "users",
-    "dim", "items", "input", "guide", "ledger", "software", "issuer", "issued",
+    "epsilon", "nominal_epsilon", "delta", "unit", "window", "bounds", "calibration", "noise", "steps", "strategy",
+    "users", "dim", "items", "input", "guide", "ledger", "software", "issuer", "issued",
 )  # fmt: skip
 """Fields of a certificate that others follow from."""
 _CHOICES = (
-    "rating", "user", "exact", "paper", "secret", "seeded", "none", "jlt", "sjlt", "spectral", "declared", "starter",
-    "\x1b[2J",
+    "rating", "user", "user-period", "exact", "paper", "secret", "seeded", "none", "jlt", "sjlt", "spectral",
+    "declared", "starter", "\x1b[2J",
 )  # fmt: skip
 _TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "section", "h1", "h2", "p", "a", "dl",
@@ -95,14 +98,20 @@ def repeatable() -> Iterator[None]:
         yield
 
 
-def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Release:
-    return publish(_RATINGS, promise, strategy=strategy, **{"users": _USERS, **more})
+def _published(strategy: Any, promise: Guarantee = _PROMISE, ratings: RatingsSource = _RATINGS, **more: Any) -> Release:
+    return publish(ratings, promise, strategy=strategy, **{"users": _USERS, **more})
 
 
 def make_releases(folder: Path) -> list[Seed]:
     """One release of every strategy, unit, calibration and source of noise."""
     features = ItemFeatures.of_tags(_ITEMS, [("even",) if at % 2 else ("odd", "war") for at in range(len(_ITEMS))])
     user = Guarantee(epsilon=4, delta=1e-6, unit="user")
+    year, weeks = (Window.parse("2026-01-01", "2027-01-01", days) for days in (None, "7d"))
+    week = Guarantee(epsilon=4, delta=1e-6, unit="user-period", window=weeks)
+    owners = np.arange(len(_USERS))
+    by_week = PeriodRatings(
+        matrix=_RATINGS.matrix, owners=owners, users=_USERS, items=_RATINGS.items, window=weeks, has_values=True
+    )
     with repeatable():
         jlt = _published(JLT(dim=4))
         ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=9, delta=1e-6))
@@ -120,6 +129,8 @@ def make_releases(folder: Path) -> list[Seed]:
             "features": _published(Features(features=features, dim=2)),
             "user": _published(JLT(dim=4), user, bounds=Bounds(clip=3.0)),
             "user spectral": _published(Spectral(dim=6), user, bounds=Bounds(clip=3.0)),
+            "a user in a week": _published(Spectral(dim=6), week, by_week, bounds=Bounds(clip=3.0)),
+            "a year": _published(JLT(dim=4), replace(_PROMISE, window=year), replace(_RATINGS, window=year)),
             "values": _published(JLT(dim=4), bounds=Bounds(rating_bound=5.0, rating_step=0.5)),
             "ledger": _published(JLT(dim=4), ledger=ledger),
             "ledger again": _published(SJLT(dim=4), ledger=ledger),
@@ -274,7 +285,7 @@ def _require_promise(c: Certificate) -> None:
         return
     if c.epsilon is None or not 0 < c.epsilon < math.inf:
         raise Wrong(f"noise without a finite epsilon: {c.epsilon}")
-    largest = 2 * (c.bounds.clip or 0.0) if c.unit == "user" else c.bounds.rating_bound
+    largest = c.bounds.rating_bound if c.unit == "rating" else c.bounds.clip or 0.0
     if c.strategy.name in ("jlt", "sjlt", "features"):
         require(c.sensitivity >= largest * (1 - 1e-9), f"a sensitivity below the bounds: {c.sensitivity} {largest}")
     mu = _least_mu(c)

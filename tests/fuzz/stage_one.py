@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -31,6 +32,7 @@ from pricdr.alignment.messages import FIRST_LINE, Message, load_message
 from pricdr.alignment.normalisation import NormalisedIds
 from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message
 from pricdr.cli.ledger import show
+from pricdr.data.periods import Window
 from pricdr.data.reading.read import read_ratings_file as read
 from pricdr.errors import BudgetError
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
@@ -38,24 +40,32 @@ from tests.fuzz.mutations import NUMBERS, TEXTS, json_bytes, junk, mutate_bytes,
 from tests.fuzz.releases import repeatable
 
 _LEDGER = "ledger.jsonl"
+_YEAR = Window.parse("2026-01-01", "2027-01-01")
+_BUDGETS = [
+    Guarantee(epsilon=8, delta=1e-6),
+    Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER),
+    Guarantee(epsilon=8, delta=1e-6, window=_YEAR),
+    Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER_PERIOD, window=replace(_YEAR, days=7)),
+]
 _HONEST: set[bytes] = set()
 """What every honest ledger held after each of its lines, without the last line break; of signed ones, all of it."""
 _LEDGER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 def make_ledgers(folder: Path) -> list[Seed]:
-    """Ledgers of either unit with none to five releases, signed and not."""
+    """Ledgers of every unit, of all days and of some, with none to five releases, signed and not."""
     seeds = []
     with repeatable():
-        for unit, key in product(Unit, (None, _LEDGER_KEY)):
+        for budget, key in product(_BUDGETS, (None, _LEDGER_KEY)):
             for count in range(6):
-                path = folder / f"{unit.value} {count} {'signed' if key else 'not signed'}"
+                path = folder / f"{_BUDGETS.index(budget)} {count} {'signed' if key else 'not signed'}"
                 path.mkdir()
-                ledger = Ledger.create(path / _LEDGER, Guarantee(epsilon=8, delta=1e-6, unit=unit), key)
+                ledger = Ledger.create(path / _LEDGER, budget, key)
                 for number in range(count):
                     strategy = ("jlt", "spectral")[number % 2]
+                    counted = {"unit": budget.unit, "window": budget.window}
                     ledger.spend(
-                        mu=0.2 + 0.1 * number, dim=4 + number, unit=unit, strategy=strategy, promise="as asked"
+                        mu=0.2 + 0.1 * number, dim=4 + number, strategy=strategy, promise="as asked", **counted
                     )
                 seeds.append(Seed.of_folder(path, ledger.read()))
     for seed in seeds:
@@ -107,7 +117,8 @@ def judge_ledger(folder: Path, seed: Seed, files: Files) -> None:
         show(ledger.path)
     require(shown.getvalue().replace("\n", "").isprintable(), "what ledger show prints a terminal would act on")
     try:
-        after = ledger.spend(mu=0.01, dim=1, unit=balance.budget.unit, strategy="jlt")
+        counted = {"unit": balance.budget.unit, "window": balance.budget.window}
+        after = ledger.spend(mu=0.01, dim=1, strategy="jlt", **counted)
     except BudgetError:
         require(appended, "a full ledger that had room")
         return

@@ -97,8 +97,8 @@ def test_no_sequence_of_spends_exceeds_the_budget_or_is_refused_what_fits(mus):
 
 
 def test_one_ledger_counts_one_unit(tmp_path):
-    for held, asked in (tuple(Unit), tuple(Unit)[::-1]):
-        ledger = Ledger.create(tmp_path / held.value, Guarantee(epsilon=8, delta=DELTA, unit=held))
+    for held, asked in ((Unit.RATING, Unit.USER), (Unit.USER, Unit.RATING), (Unit.USER, Unit.USER_PERIOD)):
+        ledger = Ledger.create(tmp_path / f"{held.value} {asked.value}", Guarantee(epsilon=8, delta=DELTA, unit=held))
         ledger.require_spendable(held)
         with pytest.raises(ParameterError, match=f"unit {held.value}, this release in unit {asked.value}"):
             ledger.require_spendable(asked)
@@ -112,7 +112,7 @@ def test_a_line_says_what_was_released_and_when_and_is_chained(ledger):
     spend(ledger, 0.25, dim=201, strategy=strategy)
     raw_header, raw_line = ledger.path.read_bytes().splitlines(keepends=True)
     header, line = json.loads(raw_header), json.loads(raw_line)
-    assert header.items() >= {"pricdr_ledger": 2, "epsilon": 8.0, "delta": 1e-6, "unit": "rating"}.items()
+    assert header.items() >= {"pricdr_ledger": 3, "epsilon": 8.0, "delta": 1e-6, "unit": "rating"}.items()
     assert line.items() >= {"mu": 0.25, "dim": 201, "strategy": strategy, "number": 1}.items()
     assert date.fromisoformat(line["recorded"]).isoformat() == line["recorded"], "a day, and no time"
     assert line["before"] == hashlib.sha256(raw_header).hexdigest()
@@ -191,7 +191,7 @@ def test_reading_and_spending_leave_no_descriptor_open(ledger):
     assert sorted(Path("/dev/fd").iterdir()) == before
 
 
-HEADER = {"pricdr_ledger": 2, "epsilon": 8.0, "delta": 1e-6, "unit": "rating", "created": "now", "nonce": "a"}
+HEADER = {"pricdr_ledger": 3, "epsilon": 8.0, "delta": 1e-6, "unit": "rating", "created": "now", "nonce": "a"}
 LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "promise": "", "recorded": "now", "nonce": "b"}
 
 

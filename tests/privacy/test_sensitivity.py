@@ -17,6 +17,7 @@ from pricdr.strategies import Guided
 from tests.attacks.integer_reference import Form, WholeSums, rounding_growth
 from tests.attacks.sensitivity import (
     Neighbours,
+    added_user,
     cancelling,
     centre_sums,
     climb,
@@ -97,18 +98,18 @@ def test_families_come_close_to_the_claim_and_no_further(formula, pair, reached)
         (VALUES, sharing(2000, bound=5.0), 0.999),
         (VALUES, sharing(2000, bound=5.0, before=2.0), 0.599),  # three fifths of the bound
         (VALUES, cancelling(2001, bound=5.0), 0.99),
-        (USER, replaced_user(2, 2000, 2.0), 0.99),
-        (USER, replaced_user(5, 300, 7.0), 0.97),
+        (USER, added_user(2, 2000, 2.0), 0.99),
+        (USER, added_user(5, 300, 7.0), 0.97),
         (CENTRE, sharing(1), 0.99),
         (CENTRE, sharing(2000), 0.99),
         (CENTRE, cancelling(2001), 0.99),
         (replace(CENTRE, bounds=Bounds(rating_bound=5)), sharing(2000, bound=5.0), 0.99),
-        (replace(CENTRE, bounds=Bounds(clip=2.0), unit=Unit.USER), dropped_user(300), 0.49),  # one's total moves by C
+        (replace(CENTRE, bounds=Bounds(clip=2.0), unit=Unit.USER), dropped_user(300), 0.98),
         (ROUND, cancelling(2001), 0.99),
         (ROUND, two_tastes(1000), 0.99),
         (ROUND, stranger(2001), 0.99),
         (replace(ROUND, bounds=Bounds(rating_bound=5)), cancelling(2001, bound=5.0), 0.99),
-        (replace(ROUND, bounds=Bounds(clip=2.0), unit=Unit.USER), replaced_user(2, 2000, 2.0), 0.88),
+        (replace(ROUND, bounds=Bounds(clip=2.0), unit=Unit.USER), added_user(2, 2000, 2.0), 0.88),
         (replace(WholeSums(), epsilon=COARSE), sharing(100), 0.9),
         (replace(WholeSums(), epsilon=COARSE), cancelling(301), 0.8),
         (replace(VALUES, epsilon=COARSE), cancelling(301, bound=5.0), 0.8),
@@ -118,6 +119,11 @@ def test_families_come_close_to_the_claim_and_no_further(formula, pair, reached)
 )
 def test_the_integer_code_comes_close_to_the_claim_and_no_further(way, pair, reached):
     assert reached < way.ratio(pair) <= 1
+
+
+@pytest.mark.parametrize("way", [USER, USER_ROUND], ids=lambda way: way.form.name)
+def test_who_replaces_a_users_ratings_pays_twice_and_no_more(way):
+    assert 1.7 < way.ratio(replaced_user(2, 2000, 2.0)) <= 2
 
 
 @settings(max_examples=60)
@@ -155,7 +161,7 @@ def test_no_random_neighbours_of_the_integer_code_exceed_the_claim(way, users, i
     after = before.copy()
     user = rng.integers(users)
     if way.unit is Unit.USER:
-        after[user] = rng.integers(0, 2, items)
+        after[user] = 0
     else:
         after[user, rng.integers(items)] = rng.integers(0, 6)
     pair = Neighbours(3 * rng.standard_normal((users, dim)), before, after, prior=float(rng.choice([0.0, 5.0])))

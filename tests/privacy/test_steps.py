@@ -178,6 +178,7 @@ def _draft(strategy, guarantee, declared, items) -> Certificate:
         epsilon=guarantee.epsilon,
         delta=guarantee.delta,
         unit=guarantee.unit.value,
+        window=None,
         calibration="exact",
         bounds=bounds_statement(declared.bounds),
         noise=NoiseStatement.model_construct(source="secret"),
@@ -225,9 +226,9 @@ def test_every_value_is_rounded_to_a_declared_step_inside_the_bound(value):
     assert _steps_of(value, Bounds()) == [1]  # without a bound every rated pair counts as one
 
 
-def test_the_sensitivity_is_the_bound_or_twice_the_clip_and_clip_and_unit_must_fit():
+def test_the_sensitivity_is_the_bound_or_the_clip_and_clip_and_unit_must_fit():
     assert [Bounds(rating_bound=bound).sensitivity(Unit.RATING) for bound in (None, 5)] == [1, 5]
-    assert Bounds(rating_bound=5, clip=3).sensitivity(Unit.USER) == 6
+    assert Bounds(rating_bound=5, clip=3).sensitivity(Unit.USER) == 3
     with pytest.raises(ParameterError, match="needs a clip"):
         Bounds().sensitivity(Unit.USER)
     with pytest.raises(ParameterError, match="belongs to the user unit"):

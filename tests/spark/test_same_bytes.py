@@ -10,11 +10,14 @@ import pricdr
 import pricdr.engines.spark.blocks as spark_blocks
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
+from pricdr.data.periods import Window
 from pricdr.engines.spark import open_ratings
+from pricdr.errors import InputError, ParameterError
 from pricdr.strategies import JLT, Features, Guided, Spectral
 
 pytestmark = pytest.mark.spark
 PROMISE = Guarantee(epsilon=6, delta=1e-6)
+WEEKS = Window.parse("2026-01-01", "2027-01-01", "7d")
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +133,24 @@ def test_times_as_text_and_zeros_of_both_signs(spark, tmp_path):
     expected = pricdr.read_ratings(tmp_path / "r.parquet")
     with open_ratings(str(tmp_path / "r.parquet"), session=spark) as reading:
         same(expected, reading.ratings, strategy=JLT(dim=4), bounds=Bounds(rating_bound=5, rating_step=1))
+
+
+def test_rows_of_a_period_are_those_of_memory(tmp_path, spark):
+    """Whatever rows of other days there are, and rows without a time; a time that cannot be read is refused."""
+    days = ["2026-03-01", "2027-01-01", "2026-12-31T23:59:59Z", None, "2025-12-31"]
+    rows = {"user": list("abcab"), "item": list("xxyyx"), "rating": [1.0, 2.0, 3.0, 4.0, 5.0], "time": days}
+    window, table = Window.parse("2026-01-01", "2027-01-01"), tmp_path / "timed.parquet"
+    frame = pl.DataFrame(rows)
+    frame.write_parquet(table)
+    promise = Guarantee(epsilon=6, delta=1e-6, window=window)
+    with open_ratings(str(table), session=spark, window=window) as reading:
+        release = same(Ratings.of(frame, window=window), reading.ratings, promise=promise, strategy=JLT(dim=4))
+    assert release.users == ("a", "c")
+    frame.with_columns(time=pl.lit("in May")).write_parquet(table)
+    with pytest.raises(InputError, match="is not a time"), open_ratings(str(table), session=spark, window=window):
+        pass
+    frame.drop("time").write_parquet(table)
+    with pytest.raises(InputError, match="no time column"), open_ratings(str(table), session=spark, window=window):
+        pass
+    with pytest.raises(ParameterError, match="for ratings in memory"), open_ratings(str(table), window=WEEKS):
+        pass

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 
 from pricdr import Bounds, Guarantee, Unit
+from pricdr.data.periods import Window
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
 from pricdr.strategies import JLT, SJLT, Guided, Spectral
 from tests.attacks.learnt import with_noise
@@ -25,6 +26,7 @@ LEARNT = [
     (Spectral(dim=8), Unit.RATING, Bounds()),
     (Guided(dim=8), Unit.RATING, Bounds(rating_bound=5)),
     (Guided(dim=8, refine=False), Unit.USER, Bounds(clip=3.0)),
+    (Spectral(dim=8), Unit.USER_PERIOD, Bounds(clip=3.0)),
 ]
 
 
@@ -35,7 +37,8 @@ def _draws(case, epsilon):
 
 def _subject(case, epsilon, delta=1e-6, *, noise_scale=1.0):
     strategy, unit, bounds = case
-    subject = Subject.of(Guarantee(epsilon=epsilon, delta=delta, unit=unit), strategy, bounds)
+    window = Window.of_periods("7d") if unit is Unit.USER_PERIOD else None
+    subject = Subject.of(Guarantee(epsilon=epsilon, delta=delta, unit=unit, window=window), strategy, bounds)
     return replace(subject, calibrated=tuple(with_noise(one, noise_scale) for one in subject.calibrated))
 
 

@@ -9,6 +9,7 @@ from scipy import stats
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.data.blocks import InMemory
+from pricdr.data.periods import Window
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import UNITS_PER_STEP, Declared, calibrate
 from pricdr.randomness import Secret, Simulation
@@ -21,10 +22,12 @@ pytestmark = pytest.mark.statistical
 USERS, ITEMS = 4000, 3000
 NAMES = tuple(f"u{at}" for at in range(USERS))
 GUIDE = GuideOf(np.random.default_rng(3).standard_normal((USERS, 6)).astype(np.float32), NAMES)
+WEEKS = Window.parse("2026-01-01", "2027-01-01", "7d")
 WAYS = {
     "spectral": (Spectral(dim=4), Unit.RATING, Bounds()),
     "spectral, values": (Spectral(dim=4), Unit.RATING, Bounds(rating_bound=5)),
     "spectral, user": (Spectral(dim=4), Unit.USER, Bounds(clip=3.0)),
+    "spectral, user-period": (Spectral(dim=4), Unit.USER_PERIOD, Bounds(clip=3.0)),
     "guided": (Guided(guide=GUIDE, dim=4), Unit.RATING, Bounds()),
     "guided, values": (Guided(guide=GUIDE, dim=4), Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
     "guided, one round": (Guided(guide=GUIDE, dim=8, refine=False), Unit.RATING, Bounds()),
@@ -54,15 +57,19 @@ def _run(strategy, entries, calibrated, randomness):
 def noises(request, rng, any_seed):
     """The calibrated steps, what was published, and the noise of each step in grid steps."""
     strategy, unit, bounds = WAYS[request.param]
-    declared = Declared(bounds=bounds, unit=unit, users=USERS)
-    calibrated = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
-    limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
+    window = WEEKS if unit is Unit.USER_PERIOD else None
+    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=unit, window=window)
+    periods = 1 if window is None else window.periods
+    declared = Declared(bounds=bounds, unit=unit, users=USERS, periods=periods)
+    calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
+    by_user = unit is not Unit.RATING
+    limit = bounds.limited if by_user else lambda matrix: matrix
     entries = Entries(
         InMemory(limit(_matrix(rng, USERS, bounds.levels))),
         NAMES,
         tuple(f"i{at}" for at in range(ITEMS)),
         bounds,
-        value=bounds.rating_step / (UNITS_PER_STEP if unit is Unit.USER else 1),
+        value=bounds.rating_step / (UNITS_PER_STEP if by_user else 1),
     )
     randomness = Secret() if any_seed % 2 else Simulation(any_seed)
     return calibrated, *_run(strategy, entries, calibrated, randomness)

@@ -31,6 +31,7 @@ def audit(
     density: Annotated[float | None, Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[UnitName | None, Option(help="Without a folder: what to protect.  [default: rating]")] = None,
     clip: Annotated[float | None, Option(help="unit user: as in publish.")] = None,
+    period: options.PeriodOption = None,
     public_key: options.PublicKeyOption = None,
     draws: Annotated[int, Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
     canaries: Annotated[int, Option(help="Canaries in the one-run audit.")] = 100_000,
@@ -42,12 +43,13 @@ def audit(
     Runs the real code on a worst-case pair of neighbours with fresh noise, for the parameters of a release folder or
     for those given. Exit 1 if a bound exceeds the claim: then the claim is wrong. The release itself is not touched.
     """
+    from pricdr.data.periods import Window
     from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
     from pricdr.privacy.strategies.base import default_dim
 
     if folder is not None:
         # Options beside a folder would be ignored, and the audit believed to be about them.
-        if any(option is not None for option in (strategy, epsilon, delta, dim, users, density, unit, clip)):
+        if any(option is not None for option in (strategy, epsilon, delta, dim, users, density, unit, clip, period)):
             raise ParameterError("a release folder states its own parameters: give it alone, or none")
         subject = _from_release(folder, public_key)
     elif epsilon is None or delta is None:
@@ -56,7 +58,9 @@ def audit(
         options.refuse_unused_key(public_key, "there is no release folder")
         users = 1000 if users is None else users
         require_count(users=users)
-        guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit or options.DEFAULT_UNIT))
+        window = None if period is None else Window.of_periods(period)
+        counted = pricdr.Unit(unit or options.DEFAULT_UNIT)
+        guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=counted, window=window)
         chosen = make_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim=dim, density=density)
         if chosen.dim is None:  # a table of items would say how many columns there are
             chosen = chosen.with_dim(default_dim(guarantee))

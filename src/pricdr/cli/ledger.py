@@ -29,21 +29,37 @@ def init(
     epsilon: Annotated[float, Option(help="The most that all releases together may cost.")],
     delta: Annotated[float, Option(help="The delta at which epsilon is counted.")],
     unit: options.UnitOption = options.DEFAULT_UNIT,
+    begin: Annotated[
+        str | None, Option("--from", metavar="DATE", help="Count only rows from this day on, UTC.")
+    ] = None,
+    until: Annotated[str | None, Option(metavar="DATE", help="And only rows before this day.")] = None,
+    period: options.PeriodOption = None,
+    after: Annotated[Path | None, Option(help="The same source's ledger for the days before.")] = None,
     sign: Annotated[Path | None, Option(help="Sign it with this private key, now and at every spend.")] = None,
     json_output: options.JsonOption = None,
 ) -> None:
     """Create a ledger. Its budget and unit can never be changed, and one ledger counts one unit.
 
-    With --sign, nobody without the key or an older copy can change or cut off its end unnoticed.
+    With --from and --until it counts rows of those days alone, and other days have a budget of their own: publish reads
+    no other row. With --sign, nobody without the key or an older copy can change or cut off its end unnoticed.
     """
+    from pricdr.data.periods import Window
     from pricdr.privacy.accounting import epsilon_warnings
     from pricdr.signing import read_private_key
 
-    budget = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit))
-    ledger = pricdr.Ledger.create(file, budget, None if sign is None else read_private_key(sign))
+    if (begin is None) != (until is None):
+        raise ParameterError("--from and --until go together: the first day of the period, and the day after its last")
+    window = None if period is None else Window.of_periods(period)
+    if begin is not None and until is not None:
+        window = Window.parse(begin, until, period)
+    budget = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit), window=window)
+    key = None if sign is None else read_private_key(sign)
+    ledger = pricdr.Ledger.create(file, budget, key, after=None if after is None else pricdr.Ledger(after))
     for text in epsilon_warnings(budget.epsilon, budget.unit):
         warn(text)
     say(f"created {file}: {budget}, over all releases together")
+    if begin is not None and after is None:
+        say("every other ledger of this source must count other days: --after, with the one before it, checks that")
     _write(json_output, file, ledger.read())
 
 
@@ -222,7 +238,9 @@ def _write(output: options.JsonOutput | None, file: Path | None, balance: "Balan
     """Write what every command says for programs, and what this one does."""
     spent = {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
     common = {"ledger": None if file is None else str(file), "budget": _guarantee(balance.budget), "spent": spent}
-    options.write_json(output, {**common, "signed_by": balance.signed_by, **more})
+    window = balance.budget.window
+    days = None if window is None else {"from": str(window.begin), "until": str(window.until), "period": window.days}
+    options.write_json(output, {**common, "window": days, "signed_by": balance.signed_by, **more})
 
 
 def _spent_so_far(balance: "Balance") -> str:

@@ -44,9 +44,12 @@ NotPrivateOption: TypeAlias = Annotated[
     bool, Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
 ]
 DeviceName: TypeAlias = Literal["auto", "cpu", "cuda"]
-UnitName: TypeAlias = Literal["rating", "user"]
+UnitName: TypeAlias = Literal["rating", "user", "user-period"]
 DEFAULT_UNIT: Final = "rating"  # the unit of the paper
-UnitOption: TypeAlias = Annotated[UnitName, Option(help="Protect one rating, or all ratings of one user.")]
+UnitOption: TypeAlias = Annotated[
+    UnitName, Option(help="Protect one rating, all ratings of one user, or those of one user in one period.")
+]
+PeriodOption: TypeAlias = Annotated[str | None, Option(metavar="DAYS", help="unit user-period: such as 7d.")]
 DimOption: TypeAlias = Annotated[
     int | None, Option(help="Numbers per user.  [default: 8, or 4 below epsilon 4; jlt, sjlt: 200]")
 ]

@@ -23,6 +23,7 @@ from pricdr.cli.options import (
     DEFAULT_UNIT,
     DimOption,
     JsonOption,
+    PeriodOption,
     UnitName,
     check_revocations,
     pinned_key,
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
     from pricdr._publish import DryRun
     from pricdr.data.ids import Ids
+    from pricdr.data.periods import Window
     from pricdr.data.reading.read import Reading
-    from pricdr.privacy.steps import Declared
     from pricdr.release.certificate import Certificate
     from pricdr.release.series import Series
 
@@ -83,8 +84,12 @@ def publish(
     ] = None,
     clip: Annotated[
         float | None,
-        Option(help="unit user: the largest sum of a user's ratings; for features, jlt, sjlt the largest row norm."),
+        Option(
+            help="unit user: the largest sum of a user's ratings, in a period for user-period; for features, jlt, sjlt "
+            "the largest row norm."
+        ),
     ] = None,
+    period: PeriodOption = None,
     threshold: Annotated[float | None, Option(help="Count only rows rated at least this.")] = None,
     values: Annotated[bool, Option("--values", help="Publish rating values instead of counting rows as 1.")] = False,
     rating_bound: Annotated[float | None, Option(help="values: the largest value a rating can take.")] = None,
@@ -119,7 +124,6 @@ def publish(
         open_log(settings.log)
     log_event("began", dry_run=dry_run, ratings=ratings or str(given), release=str(out))
     key = None if sign is None else read_private_key(sign)
-    guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=pricdr.Unit(unit or DEFAULT_UNIT))
     if {rating_bound is not None, rating_step is not None} != {values}:
         raise ParameterError("--values, --rating-bound and --rating-step go together: nothing is guessed from the data")
     if values and threshold is not None:
@@ -137,10 +141,11 @@ def publish(
             "--clip": clip,
             "--values": values,
         }
-        refuse_given(own, "--continues takes it over from the series")
-        before, declared, counted_from = _series(continues, settings, key)
-        guarantee, bounds, strategy = replace(guarantee, unit=declared.unit), declared.bounds, "continued"
-        threshold = counted_from if threshold is None else threshold
+        refuse_given(own | {"--period": period, "--threshold": threshold}, "--continues takes it over from the series")
+        before = _series(continues, settings, key)
+        strategy, (unit, period, threshold, bounds) = "continued", _declared_again(before.newest.certificate)
+    held, protected = None if ledger is None else pricdr.Ledger(ledger, key), pricdr.Unit(unit or DEFAULT_UNIT)
+    guarantee = pricdr.Guarantee(epsilon=epsilon, delta=delta, unit=protected, window=_window(protected, period, held))
     bounds.sensitivity(guarantee.unit)  # refuses a clip that is missing or has no use, before any file is read
     chosen = complete_strategy(strategy or DEFAULT_STRATEGY, guarantee, dim, settings, guide, before)
     arguments: dict[str, Any] = {
@@ -148,7 +153,7 @@ def publish(
         "strategy": chosen,
         "bounds": bounds,
         "calibration": settings.calibration,
-        "ledger": None if ledger is None else _open_ledger(ledger, guarantee, key),
+        "ledger": None if held is None else _spendable(held, guarantee, signs=key is not None),
         "issuer": settings.issuer,
         "allow_not_private_guide": settings.allow_not_private_guide,
         "insecure_seed": insecure_seed,
@@ -194,6 +199,7 @@ def _open(
     from pricdr.data.reading.inputs import find_inputs
     from pricdr.data.workspace import Workspace, sweep
 
+    window = arguments["guarantee"].window
     if settings.spark_conf and location is None:
         raise ParameterError("spark-conf is for --engine spark, and the engine is duckdb")
     if settings.temp_dir is not None and location is not None:
@@ -208,13 +214,13 @@ def _open(
 
         lists = {"users": arguments["users"], "items": _counted_items(arguments)}
         conf, columns = parse_settings(settings.spark_conf), settings.columns
-        opened = open_ratings(location, columns=columns, threshold=threshold, settings=conf, **lists)
+        opened = open_ratings(location, columns=columns, threshold=threshold, window=window, settings=conf, **lists)
         with progress_bar(f"reading {location}"):
             return lifetime.enter_context(opened)
     size, limit = find_inputs(given).size if isinstance(given, Path) else None, memory_limit()
     if size is None or (needed := size * pricdr.memory.EXPANSION) <= limit:
         sweep(folder)  # a killed run that sorted on disk leaves ratings in plaintext
-        return settings.read(given, threshold)
+        return settings.read_window(given, threshold, window)
     from pricdr.engines.outofcore import read_on_disk, sort_memory
 
     workspace = lifetime.enter_context(Workspace.opened(settings.temp_dir or folder))
@@ -223,7 +229,8 @@ def _open(
         f"limit is {format_bytes(limit)} ({VARIABLE} changes it); ratings are kept in {workspace.folder} (in "
         f"plaintext, readable only by you, removed at the end) and sorted with {format_bytes(sort_memory())} of memory"
     )
-    options = {"keep_values": arguments["bounds"].rating_bound is not None, **settings.arguments()}
+    keep_values = arguments["bounds"].rating_bound is not None
+    options = {"keep_values": keep_values, "window": window, **settings.arguments()}
     with progress_bar(f"reading {shown(given)}") as progress:
         return read_on_disk(given, workspace, threshold=threshold, progress=progress, **options)
 
@@ -303,7 +310,12 @@ def _say_input(reading: "Reading[Any]", arguments: Mapping[str, Any]) -> None:
     if bounds.rating_bound is not None:
         import numpy as np
 
-        totals = selected.units(lambda block: block).total(lambda block, start: np.array([bounds.forced(block)]))
+        from pricdr.data.blocks import InMemory
+        from pricdr.data.periods import PeriodRatings
+
+        in_periods = isinstance(selected, PeriodRatings)  # of which each period is forced by itself
+        whole = InMemory(selected.matrix) if in_periods else selected.units(lambda block: block)
+        totals = whole.total(lambda block, start: np.array([bounds.forced(block)]))
         clamped, rounded = totals[0].tolist()
         if clamped or rounded:
             warn(
@@ -312,11 +324,8 @@ def _say_input(reading: "Reading[Any]", arguments: Mapping[str, Any]) -> None:
             )
 
 
-def _series(
-    paths: list[Path], settings: PublishSettings, key: "Ed25519PrivateKey | None"
-) -> "tuple[Series, Declared, float | None]":
-    """Return the series to go on from, none of it revoked and all signed by this key, and what it declared."""
-    from pricdr.release.certify import declared_by
+def _series(paths: list[Path], settings: PublishSettings, key: "Ed25519PrivateKey | None") -> "Series":
+    """Return the series to go on from, none of it revoked and all signed by this key."""
     from pricdr.release.series import to_continue
     from pricdr.signing import public_text
 
@@ -324,11 +333,18 @@ def _series(
     for release in releases:
         check_revocations(release, settings.revocations)
     series = to_continue(releases)
-    certificate = series.newest.certificate
-    if certificate.signed_by != (None if key is None else public_text(key.public_key())):
+    if series.newest.certificate.signed_by != (None if key is None else public_text(key.public_key())):
         raise ParameterError("--sign must be the key that signed the series, or absent where nobody did")
     warn_of_missing(series)
-    return series, declared_by(certificate), certificate.input.threshold
+    return series
+
+
+def _declared_again(c: "Certificate") -> "tuple[UnitName, str | None, float | None, pricdr.Bounds]":
+    """Return what a series declares for its next release too: unit, length of a period, threshold and bounds."""
+    from pricdr.release.certify import declared_by
+
+    period = None if c.window is None or c.window.days is None else f"{c.window.days}d"
+    return c.unit, period, c.input.threshold, declared_by(c).bounds
 
 
 def _read_lists(users: Path | None, items: Path | None) -> dict[str, Any]:
@@ -370,10 +386,24 @@ def _require_places(out: Path, *beside: Path | None) -> None:
         outputs.append(file)
 
 
-def _open_ledger(file: Path, guarantee: "pricdr.Guarantee", key: "Ed25519PrivateKey | None") -> "pricdr.Ledger":
+def _window(unit: "pricdr.Unit", period: str | None, ledger: "pricdr.Ledger | None") -> "Window | None":
+    """Return the days that are read: those that the ledger counts; periods without a ledger's days begin in 1970."""
+    from pricdr.data.periods import Window, parse_days
+
+    if (period is None) == (unit is pricdr.Unit.USER_PERIOD):
+        raise ParameterError("--unit user-period and --period go together: the length of a period, such as 7d")
+    budget = None if ledger is None else ledger.read().budget
+    declared = None if budget is None or budget.unit is not unit else budget.window  # another unit is refused
+    if declared is None:
+        return None if period is None else Window.of_periods(period)
+    declared.require_begun()  # before anything is read
+    return declared if period is None else replace(declared, days=parse_days(period))
+
+
+def _spendable(ledger: "pricdr.Ledger", guarantee: "pricdr.Guarantee", *, signs: bool) -> "pricdr.Ledger":
     """Return the ledger, after checking that this unit and key can spend from it, before anything is read."""
-    ledger = pricdr.Ledger(file, key)
-    if ledger.require_spendable(guarantee.unit).signed_by is None and key is not None:
+    if ledger.require_spendable(guarantee.unit, guarantee.window).signed_by is None and signs:
+        file = ledger.path
         warn(f"{file} is not signed, so a last line that is changed or cut off goes unnoticed: pricdr ledger sign")
     return ledger
 
@@ -433,6 +463,9 @@ def _dry_run(reading: "Reading[Any]", arguments: Mapping[str, Any], seconds: flo
     else:
         say(f"noise: sigma {certificate.sigma:.6g} in the published numbers; mu {certificate.mu:.6g} in all")
         say(f"cost: {foreseen.guarantee}")
+    if foreseen.sigmas:
+        by_clip = ", ".join(f"{sigma:.4g} at {clip:g}" for clip, sigma in foreseen.sigmas.items())
+        say(f"sigma by the clip: {by_clip}; choose without a look at the ratings, whose sums are private")
     if balance is not None:
         whole, before = balance.budget, balance.until(len(balance.spends) - 1).epsilon
         after = {"spent_after": balance.epsilon, "room_after": balance.room}
@@ -457,4 +490,5 @@ def _dry_run(reading: "Reading[Any]", arguments: Mapping[str, Any], seconds: flo
     for unknown in ("files", "digest", "signed_by"):
         del content[unknown]
     figures = {"sigma": certificate.sigma, "mu": certificate.mu, "ledger": budget, "certificate": content}
+    figures["sigma_by_clip"] = {f"{clip:g}": sigma for clip, sigma in foreseen.sigmas.items()}
     return {**figures, "for_the_source_alone": {"memory_bytes": memory, "seconds": seconds}}

@@ -14,6 +14,8 @@ from pricdr.data.reading.text_files import STANDARD_INPUT, named
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from pricdr.data.periods import PeriodRatings, Window
+    from pricdr.data.ratings import Ratings
     from pricdr.data.reading.read import MemoryReading, Reading
 
 RatingsInput: TypeAlias = Path | Query
@@ -62,6 +64,16 @@ class ReadingSettings:
 
         with progress_bar(f"reading {shown(path)}"):
             return read_ratings_file(path, threshold=threshold, with_times=with_times, **self.arguments())
+
+    def read_window(
+        self, path: RatingsInput, threshold: float | None, window: "Window | None"
+    ) -> "Reading[Ratings] | Reading[PeriodRatings]":
+        """Read the rows of a window, period by period where it has several."""
+        from pricdr.data.reading.read import read_periods_file, read_ratings_file
+
+        read = read_ratings_file if window is None or window.days is None else read_periods_file
+        with progress_bar(f"reading {shown(path)}"):
+            return read(path, threshold=threshold, window=window, **self.arguments())
 
     def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "MemoryReading":
         """Read likes, show a summary, and refuse a file without any: not for publishing, which would reveal that."""

@@ -7,7 +7,7 @@ however an engine cuts the users into blocks, and however often and by whichever
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from pricdr.data.csr import CSR, as_csr
 from pricdr.data.ids import Ids
 from pricdr.parallel import cores, each_slice
 from pricdr.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from pricdr.data.periods import Window
 
 Numbers: TypeAlias = npt.NDArray[Any]
 Whole: TypeAlias = npt.NDArray[np.int64]
@@ -59,6 +62,7 @@ class RatingsSource:
     filtered_by: str | None
     has_values: bool
     threshold: float | None
+    window: "Window | None" = None
 
     def __len__(self) -> int:
         raise NotImplementedError

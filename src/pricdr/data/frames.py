@@ -21,6 +21,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.data.periods import Window
 from pricdr.data.reading.columns import find_columns, find_named
 from pricdr.data.reading.formats import ReadOptions, by_position, identifier, judged, typed_source
 from pricdr.data.reading.inputs import Query
@@ -41,7 +42,13 @@ _GIVEN: Final = "given"
 _SQLITE_ROWS: Final = 1 << 16
 
 
-def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryReading:  # noqa: ANN401
+def read_frame(
+    frame: Any,  # noqa: ANN401
+    named: Named,
+    *,
+    with_times: bool = False,
+    window: Window | None = None,
+) -> MemoryReading:
     """Return the ratings in a data frame of any kind: polars (lazy too), pandas, or a table that speaks Arrow."""
     if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):
         add = _add_polars
@@ -59,7 +66,7 @@ def read_frame(frame: Any, named: Named, *, with_times: bool = False) -> MemoryR
         explained(_FRAME, workspace, memory),
         connected(workspace, [], memory) as connection,
     ):
-        table = RatingsTable(connection, RowReport(name=_FRAME), ReadOptions(time_asked="time" in named))
+        table = RatingsTable(connection, RowReport(name=_FRAME), ReadOptions(time_asked="time" in named, window=window))
         add(table, frame, named)
         if not table.report.rows:
             raise refusal(_FRAME, "it has columns and no rows")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from pricdr.data.periods import Window
     from pricdr.data.tables import Library
 
 # Names, not types: ratings do not need any of these libraries.
@@ -47,6 +48,8 @@ class Ratings(RatingsSource):
     """Whether the stored values are ratings; otherwise they only mark which pairs were rated."""
     threshold: float | None = None
     """If set, only pairs rated at least this were kept."""
+    window: "Window | None" = None
+    """If set, only rows of these days were read."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "matrix", as_csr(self.matrix).astype(np.float64, copy=False))
@@ -56,10 +59,9 @@ class Ratings(RatingsSource):
             raise InputError(f"a matrix of {rows} x {columns} {rule}")
         require_ids("user", self.users)
         require_ids("item", self.items)
-        text = self.filtered_by or ""
-        if not text.isprintable() or len(text) > MAX_FILTER_LENGTH:  # in a certificate it is one printable line
-            rule = f"one printable line of at most {MAX_FILTER_LENGTH} characters"
-            raise InputError(f"a filter must be described in {rule}, got {len(text):,} characters: {text[:40]!r}")
+        require_filter(self.filtered_by)
+        if self.window is not None and self.window.days is not None:
+            raise ParameterError(f"ratings of {self.window} are PeriodRatings: repeats are merged within a period")
         # Ratings are shared between objects, so they must not be changed in place.
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.flags.writeable = False
@@ -109,6 +111,7 @@ class Ratings(RatingsSource):
         item: str | None = None,
         rating: str | None = None,
         time: str | None = None,
+        window: "Window | None" = None,
     ) -> "Ratings":
         """Return ratings as they are, or those in a data frame of any kind, under the same rules as a file.
 
@@ -116,7 +119,8 @@ class Ratings(RatingsSource):
         object with the Arrow PyCapsule interface: tables of pyarrow, relations of DuckDB and others. Columns that are
         not named are found by the names that files may use. Ids are text or whole numbers (which become their decimal
         text). Without a rating column each row counts as 1. Of a repeated pair the latest row counts if there is a time
-        column, and otherwise the largest value. Use :meth:`disclosing` if a frame was filtered by counts.
+        column, and otherwise the largest value. With a ``window`` only rows of its days count. Use :meth:`disclosing`
+        if a frame was filtered by counts.
 
         >>> import polars
         >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
@@ -125,11 +129,14 @@ class Ratings(RatingsSource):
         (('7',), ('x', 'y'), [[4.0, 2.5]])
         """
         if isinstance(ratings, Ratings):
+            if window not in (None, ratings.window):
+                raise ParameterError("ratings have no times once they are read: give window where they are")
             return ratings
         from pricdr.data.frames import read_frame
 
         given = {"user": user, "item": item, "rating": rating, "time": time}
-        return read_frame(ratings, {role: name for role, name in given.items() if name is not None}).ratings
+        named = {role: name for role, name in given.items() if name is not None}
+        return read_frame(ratings, named, window=window).ratings
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
         """Return a data frame of ``user``, ``item`` and, where values mean something, ``rating``: a row per rating.
@@ -212,6 +219,13 @@ class Ratings(RatingsSource):
     def disclosing(self, filtered_by: str) -> "Ratings":
         """Return the same ratings, marked as filtered by counts."""
         return replace(self, filtered_by=filtered_by)
+
+
+def require_filter(text: str | None) -> None:
+    """Refuse the description of a filter that could not stand in a certificate, as one printable line."""
+    if text is not None and (not text.isprintable() or len(text) > MAX_FILTER_LENGTH):
+        rule = f"one printable line of at most {MAX_FILTER_LENGTH} characters"
+        raise InputError(f"a filter must be described in {rule}, got {len(text):,} characters: {text[:40]!r}")
 
 
 def stars_caution(

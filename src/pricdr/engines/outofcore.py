@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pricdr.data.blocks import Convert, LocalMatrix, RatingsSource
 from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import Ids
+from pricdr.data.periods import Window
 from pricdr.data.ratings import position_of
 from pricdr.data.reading.formats import ReadOptions
 from pricdr.data.reading.inputs import Query, find_inputs
@@ -28,9 +29,10 @@ from pricdr.data.reading.read import (
     opened_table,
     sorted_pairs,
 )
+from pricdr.data.reading.text_files import named
 from pricdr.data.workspace import Workspace
-from pricdr.errors import InputError
-from pricdr.memory import format_bytes, memory_limit, require_memory
+from pricdr.errors import InputError, MemoryLimitError
+from pricdr.memory import VARIABLE, format_bytes, memory_limit, require_memory
 from pricdr.parallel import cores
 from pricdr.privacy.plan import Estimate
 from pricdr.privacy.strategies.base import MAX_LEARNT
@@ -127,6 +129,7 @@ class DiskRatings(RatingsSource):
     keep_values: bool
     """Whether values are needed after repeated pairs are merged and the threshold is applied."""
     threshold: float | None
+    window: Window | None = None
     _sorted: dict[tuple[Ids, Ids], DiskMatrix] = field(default_factory=dict)
     """The matrices so far, by users and items; all selections share them."""
 
@@ -216,6 +219,9 @@ def read_on_disk(
 ) -> Reading[DiskRatings]:
     """Read rows into the workspace, and return the ratings that they make; repeated pairs are merged when sorted."""
     parsed = ReadOptions.of(need_rating=threshold is not None, **options)
+    if parsed.window is not None and parsed.window.days is not None:
+        rule = f"raise its limit ({VARIABLE}) or read fewer days (pricdr ledger init --from, --until)"
+        raise MemoryLimitError(f"{named(str(path))}: ratings in unit user-period must fit into memory: {rule}")
     given = path if isinstance(path, Query) else find_inputs(path)
     with opened_table(given, parsed, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:
         report = table.finished()
@@ -229,6 +235,7 @@ def read_on_disk(
         users=users,
         items=items,
         rows=report.rows - report.bad,
+        window=parsed.window,
         filtered_by=table.filtered_by,
         has_values=table.has_values,
         has_times=table.has_times,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from scipy.special import erfcx, ndtr, ndtri
 
+from pricdr.data.periods import Window
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 
 RECOMMENDED_DELTA: Final = 1e-6
@@ -43,16 +44,20 @@ class Unit(Enum):
     RATING = "rating"
     """One (user, item) entry changes to any value within the rating bound."""
     USER = "user"
-    """All ratings of one listed user are replaced by any others."""
+    """All ratings of one listed user are added or removed."""
+    USER_PERIOD = "user-period"
+    """All ratings of one listed user within one declared period are added or removed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guarantee:
-    """(ε, δ)-differential privacy for one rating or for one user."""
+    """(ε, δ)-differential privacy for one rating, for one user, or for one user in one period."""
 
     epsilon: float
     delta: float
     unit: Unit = Unit.RATING
+    window: Window | None = None
+    """The days whose ratings it is about, where that is not all of them; for unit user-period with their periods."""
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):  # whatever number type the caller has
@@ -60,12 +65,21 @@ class Guarantee:
         try:
             object.__setattr__(self, "unit", Unit(self.unit))
         except ValueError as error:
-            raise ParameterError(f"unit must be rating or user, got {self.unit!r}") from error
+            raise ParameterError(f"unit must be {', '.join(one.value for one in Unit)}, got {self.unit!r}") from error
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
+        if self.unit is Unit.USER and self.window is not None:
+            raise ParameterError(
+                "unit user has no period: the same person is in every period, and all of them add up; take unit "
+                "user-period, or rating"
+            )
+        in_periods = self.window is not None and self.window.days is not None
+        if in_periods != (self.unit is Unit.USER_PERIOD):
+            raise ParameterError("unit user-period needs the length of a period, such as 7d, and no other unit has one")
 
     def __str__(self) -> str:
-        return f"({self.epsilon:g}, {self.delta:g})-differential privacy for one {self.unit.value}"
+        within = "" if self.window is None else f" ({self.window})"
+        return f"({self.epsilon:g}, {self.delta:g})-differential privacy for one {self.unit.value}{within}"
 
 
 def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...]:

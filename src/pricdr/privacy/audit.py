@@ -52,7 +52,8 @@ class Subject:
         """Return what :func:`pricdr.publish` would run."""
         if strategy.dim is None:
             raise ParameterError("an audit needs a dimension: give --dim a number")
-        declared = Declared(bounds=bounds, unit=guarantee.unit, users=users)
+        periods = 1 if guarantee.window is None else guarantee.window.periods
+        declared = Declared(bounds=bounds, unit=guarantee.unit, users=users, periods=periods)
         calibrated = calibrate(strategy.steps(declared), guarantee, bounds)
         return cls(
             strategy=strategy,
@@ -145,7 +146,7 @@ def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> S
 
 
 def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> list[Float64Array]:
-    """Return rows without and with a rating of the item of the longest row, or of a user and of its opposite."""
+    """Return rows without and with a rating of the item of the longest row, or all ratings of a user."""
     bounds, radius = declared.bounds, one.grid.radius(declared.bounds)
     if declared.unit is Unit.RATING:
         with Secret() as fresh:
@@ -153,26 +154,25 @@ def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) ->
         longest = int(np.argmax(np.einsum("ij,ij->i", rows.astype(np.float64), rows)))
         rows, users = rows[longest : longest + 1], [[0], [bounds.levels]]
     else:
-        # Rows e and −e, many of each. The guarantee is for every E, so it must hold for this one.
+        # Many rows that point one way. The guarantee is for every E, so it must hold for this one.
         assert bounds.clip is not None
         many = 1 + math.ceil(bounds.clip / bounds.largest)
         if many > 1_000_000:
             raise ParameterError(f"clip {bounds.clip:g} is too many ratings to audit")
         direction = np.eye(1, one.step.numbers, dtype=np.float32)
-        rows = np.repeat(on_grid(np.concatenate([direction, -direction]), radius=radius), many, axis=0)
-        all_of_one, none = [bounds.levels] * many, [0] * many
-        users = [none + all_of_one, all_of_one + none]
+        rows = np.repeat(on_grid(direction, radius=radius), many, axis=0)
+        users = [[0] * many, [bounds.levels] * many]
     matrices = (sp.csr_array(np.array([user], dtype=np.int32)) for user in users)
     published = (release_rows(matrix, rows, grid=one.grid, bounds=bounds, noise=None) for matrix in matrices)
     return [numbers.astype(np.float64) for numbers in published]
 
 
 def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
-    """Return sums without and with a rating, or of a user and of one whose items point the opposite way.
+    """Return sums without and with a rating, or all ratings of a user, in one period where there are several.
 
     Directions are learnt from two crowds of users, one for each way.
     """
-    bounds, step, by_user = declared.bounds, one.step, declared.unit is Unit.USER
+    bounds, step, by_user = declared.bounds, one.step, declared.unit is not Unit.RATING
     value = bounds.rating_step / (UNITS_PER_STEP if by_user else 1)
     change = bounds.most_units if by_user else bounds.levels
     # Of a last column that counts ratings, where the step has one.
@@ -180,7 +180,7 @@ def _summed(one: CalibratedStep, declared: Declared) -> list[Float64Array]:
     guide = np.zeros((2 * _CROWD + 1, step.numbers - (weight > 0)))
     guide[:_CROWD, 0], guide[_CROWD : 2 * _CROWD, 0] = 1.0, -1.0
     sums = []
-    for last in ([0, by_user * change], [change, 0]):
+    for last in ([0, 0], [change, 0]):
         world = np.zeros((len(guide), 2), dtype=np.int64)
         world[:_CROWD, 0] = world[_CROWD : 2 * _CROWD, 1] = change
         world[-1] = last

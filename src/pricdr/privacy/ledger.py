@@ -19,12 +19,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pricdr.data.periods import Window
 from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError, VerificationError
 from pricdr.files import PRIVATE, replace_file, require_local, write_new
 from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, composed_mu, mu_of
@@ -55,14 +56,27 @@ class _Line(BaseModel):
 class BudgetLine(_Line):
     """The first line: what all releases together may cost."""
 
-    pricdr_ledger: Literal[2] = 2
+    pricdr_ledger: Literal[3] = 3
     epsilon: float = Field(gt=0, le=MAX_BUDGET)
     delta: float = Field(gt=0, lt=1)
     unit: Unit
+    window: tuple[date, date] | None = None  # the days that it counts, the last one excluded; None for all
+    days: int | None = None  # in a period of unit user-period
+    after: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")  # SHA-256 of its predecessor's first line
     created: str
     nonce: str
     signed: Literal[True] | None = None  # whether the file must end in a signature: it was begun with one
     hash: str = ""
+
+    def budget(self) -> Guarantee:
+        """Return the budget; refuse a line of somebody else that states none."""
+        if self.window is None and self.days is not None:
+            raise _FlawError("is not valid: it has periods, and no days that they are cut from")
+        try:
+            window = None if self.window is None else Window(*self.window, self.days)
+            return Guarantee(epsilon=self.epsilon, delta=self.delta, unit=self.unit, window=window)
+        except ParameterError as error:
+            raise _FlawError(f"is not valid: {error}") from error
 
 
 class Spend(_Line):
@@ -97,6 +111,7 @@ class Balance:
     budget: Guarantee
     spends: tuple[Spend, ...]
     opening: str  # SHA-256 of the first line, which identifies the ledger
+    after: str | None = None  # the opening of its predecessor, which counts days before
     signed_by: str | None = None
     """The public key of the signature that it ends in and that holds, base64 of its 32 bytes."""
     raw: bytes = field(default=b"", repr=False, compare=False)
@@ -163,6 +178,7 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
         try:
             if not number:
                 header = _read(BudgetLine, line)
+                budget = header.budget()
             elif (spend := _read(Spend, line)).number != number:
                 rule = "lines were dropped, added or moved"
                 raise _FlawError(f"is release {spend.number} where {number} is expected: {rule}")
@@ -180,9 +196,10 @@ def parse(raw: bytes, name: object, *, trusted: bool = False) -> Balance:
     except _FlawError as flaw:
         raise _damaged(name, len(lines) + 1, flaw, f"{_RESTORE}; without one, pricdr ledger sign") from flaw
     return Balance(
-        budget=Guarantee(epsilon=header.epsilon, delta=header.delta, unit=header.unit),
+        budget=budget,
         spends=tuple(spends),
         opening=hashlib.sha256(lines[0]).hexdigest(),
+        after=header.after,
         raw=chained,
         signed_by=signed_by,
     )
@@ -265,6 +282,7 @@ class Cost(TypedDict):
     mu: float
     dim: int
     unit: Unit
+    window: NotRequired[Window | None]
     strategy: str
     promise: NotRequired[str]
 
@@ -278,19 +296,29 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], budget: Guarantee, signing_key: "Ed25519PrivateKey | None" = None
+        cls,
+        path: str | os.PathLike[str],
+        budget: Guarantee,
+        signing_key: "Ed25519PrivateKey | None" = None,
+        *,
+        after: "Ledger | None" = None,
     ) -> "Ledger":
         """Create a ledger file, readable by its owner alone; the budget can never be changed.
 
         With ``signing_key`` it is signed, now and after every spend, and refused where the signature is missing.
+        ``after`` is the same source's ledger for the days before: no day may be in both.
         """
         ledger = cls(path, signing_key)
         if budget.epsilon > MAX_BUDGET:
             raise ParameterError(f"a budget must be at most epsilon {MAX_BUDGET:g}, got {budget.epsilon!r}")
+        window = budget.window
         line = BudgetLine(
             epsilon=budget.epsilon,
             delta=budget.delta,
             unit=budget.unit,
+            window=None if window is None else (window.begin, window.until),
+            days=None if window is None else window.days,
+            after=None if after is None else after.followed_by(window),
             created=_now(),
             nonce=secrets.token_hex(16),
             signed=True if signing_key else None,
@@ -304,10 +332,21 @@ class Ledger:
         with self._open() as (_, content):
             return parse(content, self.path)
 
-    def require_spendable(self, unit: Unit) -> Balance:
+    def followed_by(self, window: Window | None) -> str:
+        """Return what a ledger for the days of ``window`` names this one by; refuse days that both would count."""
+        balance = self.read()
+        before = balance.budget.window
+        if before is None or window is None:
+            rule = "a ledger without a period counts every day" if window is None else "it has no period"
+            raise ParameterError(f"no ledger can come after {self.path}: {rule}, so the same ratings would pay in both")
+        if window.begin < before.until:
+            raise ParameterError(f"{self.path} counts days {before}: what comes after it cannot begin {window}")
+        return balance.opening
+
+    def require_spendable(self, unit: Unit, window: Window | None = None) -> Balance:
         """Refuse a release counted in another unit, whose μ cannot be added, and a ledger signed by another key."""
         with self._open() as (_, content):
-            return self._spendable(unit, content)
+            return self._spendable(unit, window, content)
 
     def spend(self, **cost: Unpack[Cost]) -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
@@ -382,7 +421,7 @@ class Ledger:
     def _signature(self, lines: bytes) -> bytes:
         return b"" if self._key is None else signature_line(lines, self._key)
 
-    def _spendable(self, unit: Unit, content: bytes) -> Balance:
+    def _spendable(self, unit: Unit, window: Window | None, content: bytes) -> Balance:
         """Return the balance, if a release in this unit may be charged to it with the key at hand."""
         balance = parse(content, self.path)
         # Without its key nobody could tell the end of a signed ledger from a forged one.
@@ -398,12 +437,15 @@ class Ledger:
                 f"{self.path} counts in unit {balance.budget.unit.value}, this release in unit {unit.value}: one "
                 "ledger counts one unit, and the same ratings pay for every release in either"
             )
+        if balance.budget.window != window:
+            counts, reads = (one or "every day" for one in (balance.budget.window, window))
+            raise ParameterError(f"{self.path} counts {counts}, this release {reads}: they must be the same")
         return balance
 
     def _with_room_for(self, cost: Cost, content: bytes) -> tuple[Balance, Spend]:
         """Return the balance before a release, and its line; refuse one that would exceed the budget."""
-        before = self._spendable(cost["unit"], content)
-        line = {name: value for name, value in cost.items() if name != "unit"}
+        before = self._spendable(cost["unit"], cost.get("window"), content)
+        line = {name: value for name, value in cost.items() if name not in {"unit", "window"}}
         new = Spend.model_validate({**line, "recorded": _now()})
         total = replace(before, spends=(*before.spends, new)).epsilon
         if total > before.budget.epsilon * (1 + _SLACK):

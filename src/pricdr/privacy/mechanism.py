@@ -138,6 +138,8 @@ class Entries:
         """Return the ratings as entries; where they are ``summed``, a clip bounds the sum of a user's ratings."""
         forced = bounds.units if summed else bounds.steps
         limited = summed and bounds.clip is not None
+        in_periods = ratings.window is not None and ratings.window.days is not None
+        assert limited or not in_periods, "each period's ratings are scaled to the clip before periods are added up"
         return cls(
             ratings.units(forced),
             ratings.users,

@@ -1,7 +1,7 @@
 """What a release will take, in time and memory, and what each of several releases to come may cost."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final
 
@@ -82,8 +82,10 @@ class Allowance:
     @property
     def sigma(self) -> float | None:
         """σ of the published numbers under the default strategy, each rating counted as 1; None if it cannot be had."""
-        bounds = Bounds(clip=1.0 if self.guarantee.unit is Unit.USER else None)  # σ grows with the clip
-        declared = Declared(bounds=bounds, unit=self.guarantee.unit, users=EXAMPLE_USERS)
+        unit, window = self.guarantee.unit, self.guarantee.window
+        bounds = Bounds(clip=None if unit is Unit.RATING else 1.0)  # σ grows with the clip
+        periods = 1 if window is None else window.periods
+        declared = Declared(bounds=bounds, unit=unit, users=EXAMPLE_USERS, periods=periods)
         strategy = Spectral().resolved(self.guarantee, ())
         try:
             return calibrate(strategy.steps(declared), self.guarantee, bounds)[-1].grid.sigma
@@ -105,7 +107,7 @@ def equal_allowance(balance: Balance, releases: int, share: float = 1.0) -> Allo
             f"nothing is left of {balance.budget} that {releases:,} more release{'' if releases == 1 else 's'} could "
             "claim"
         )
-    return Allowance(releases, mu, Guarantee(epsilon=rounded, delta=balance.budget.delta, unit=balance.budget.unit))
+    return Allowance(releases, mu, replace(balance.budget, epsilon=rounded))
 
 
 def allowance_at(balance: Balance, epsilon: float) -> Allowance:
@@ -115,7 +117,7 @@ def allowance_at(balance: Balance, epsilon: float) -> Allowance:
     >>> allowance_at(Balance.unspent(budget), 8.0).releases, allowance_at(Balance.unspent(budget), 1.0).releases
     (1, 41)
     """
-    each = Guarantee(epsilon=epsilon, delta=balance.budget.delta, unit=balance.budget.unit)
+    each = replace(balance.budget, epsilon=epsilon)
     mu = mu_of(each.epsilon, each.delta) / LATTICE_FACTOR
     releases = min(MAX_RELEASES, balance.room_for(mu))
     if not releases:

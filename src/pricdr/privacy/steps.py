@@ -35,8 +35,8 @@ class Bounds:
     rating_bound: float | None = None
     rating_step: float = 1.0
     clip: float | None = None
-    """Required for the user unit, refused for the rating unit: the largest norm of a user's projected profile, or, for
-    a strategy that learns from the ratings, the largest sum of a user's ratings."""
+    """Required for units of users, refused for the rating unit: the largest norm of a user's projected profile, or, for
+    a strategy that learns from the ratings, the largest sum of a user's ratings, in one period for user-period."""
 
     def __post_init__(self) -> None:
         for name in ("rating_bound", "rating_step", "clip"):  # a numpy scalar could wrap round in later arithmetic
@@ -68,21 +68,21 @@ class Bounds:
         return round(self.largest / self.rating_step)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return how far one neighbouring change can move a row of A E: b for a rating, 2c for a user.
+        """Return how far one neighbouring change can move a row of A E: b for a rating, c for a user who is removed.
 
         >>> Bounds(rating_bound=5).sensitivity(Unit.RATING), Bounds(clip=3).sensitivity(Unit.USER)
-        (5.0, 6.0)
+        (5.0, 3.0)
         """
         if unit is Unit.RATING:
             if self.clip is not None:
-                raise ParameterError(f"clip belongs to the user unit, got clip = {self.clip!r} with unit rating")
+                raise ParameterError(f"clip belongs to the user units, got clip = {self.clip!r} with unit rating")
             return self.largest
         if self.clip is None:
             raise ParameterError(
-                "unit user needs a clip: the largest norm of a user's projected profile (jlt, sjlt, features), or the "
-                "largest sum of a user's ratings (spectral, guided)"
+                f"unit {unit.value} needs a clip: the largest sum of a user's ratings (spectral, guided), in a period "
+                "for user-period, or the largest norm of a user's projected profile (jlt, sjlt, features)"
             )
-        return 2 * self.clip
+        return self.clip
 
     def steps(self, matrix: CSR) -> CSR:
         """Return the ratings as whole steps in [0, levels], int32; each depends on its own rating alone."""
@@ -187,10 +187,11 @@ class Declared:
     bounds: Bounds
     unit: Unit
     users: int
+    periods: int = 1  # in which the unit user-period clips a user's ratings
 
     @property
     def change(self) -> float:
-        """How far a neighbouring change moves the ratings in the sum of absolute values: b, or twice the clip."""
+        """How far a neighbouring change moves the ratings in the sum of absolute values: b, or the clip."""
         return self.bounds.sensitivity(self.unit)
 
 
@@ -224,7 +225,8 @@ class Step:
         bits = _MAX_SUM_BITS - reach - self.most.bit_length()
         if bits < 1:
             raise ParameterError(f"the noise of step {self.name} is too small for exact arithmetic")
-        return min(_FINEST_BITS, bits)
+        # Where much lies behind a number, so many more that rounding it down costs less than rounding the sum.
+        return min(max(_FINEST_BITS, (self.spread or 0).bit_length() + 4), bits)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import ROUND_CEILING, Decimal
 from functools import partial
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from pricdr.data.periods import Window
 from pricdr.errors import MAX_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
@@ -70,7 +71,7 @@ Day: TypeAlias = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), A
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Nonce: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 PublicKey: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{43}=$")]
-UnitName: TypeAlias = Literal["rating", "user"]
+UnitName: TypeAlias = Literal["rating", "user", "user-period"]
 StrategyName: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
 """Any name that a strategy can have, since packages of others bring their own. README.md repeats it: no markup."""
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
@@ -101,6 +102,37 @@ class EpsilonAtDelta(_Part):
     """One point of the privacy curve."""
 
     delta: Delta
+    epsilon: Epsilon | None = Field(description="null where it is beyond anything that can be certified")
+
+
+class WindowStatement(_Part):
+    """The days in UTC whose ratings were read, and the periods that they are cut into."""
+
+    begin: Day
+    until: Day = Field(description="the day after the last one")
+    days: Annotated[int, Field(ge=1, le=99_999)] | None = Field(description="in a period; null where the window is one")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        self.window()  # refuses one that ends before it begins
+        return self
+
+    @classmethod
+    def of(cls, window: Window | None) -> "WindowStatement | None":
+        """Return the statement about a window."""
+        if window is None:
+            return None
+        return cls(begin=window.begin.isoformat(), until=window.until.isoformat(), days=window.days)
+
+    def window(self) -> Window:
+        """Return the window that is stated."""
+        return Window(date.fromisoformat(self.begin), date.fromisoformat(self.until), self.days)
+
+
+class ReplacementFigure(_Part):
+    """What it costs to replace all of a user's ratings, which is to remove some and to add others."""
+
+    mu: Mu
     epsilon: Epsilon | None = Field(description="null where it is beyond anything that can be certified")
 
 
@@ -212,6 +244,7 @@ class Certificate(_Part):
     nominal_epsilon: Epsilon | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
     delta: Delta
     unit: UnitName
+    window: WindowStatement | None = Field(description="null where rows of every day count, with a time or without")
     sigma: Sigma = Field(description="of the last step, whose rows are published")
     sensitivity: Scale = Field(description="of the last step")
     mu: Mu | None = Field(description="of the whole release, every step counted")
@@ -226,6 +259,7 @@ class Certificate(_Part):
     neighbours: Text
     epsilon_at_delta: list[EpsilonAtDelta] = Field(max_length=16)
     whole_user: list[GroupFigure] = Field(max_length=16)
+    replacement: ReplacementFigure | None = Field(description="units of users; null for one rating")
     bounds: BoundsStatement
     calibration: Literal["exact", "paper"]
     noise: NoiseStatement
@@ -260,7 +294,9 @@ class Certificate(_Part):
         if not self.promises or self.epsilon is None or self.mu is None:
             return "none: NOT PRIVATE"
         epsilon, delta, mu = (f"{rounded_up(value, 4):g}" for value in (self.epsilon, self.delta, self.mu))
-        return f"{'' if self.private else 'NOT PRIVATE: '}ε = {epsilon}, δ = {delta}, μ = {mu}, for one {self.unit}"
+        within = "" if self.window is None else f" ({self.window.window()})"
+        promise = f"ε = {epsilon}, δ = {delta}, μ = {mu}, for one {self.unit}{within}"
+        return promise if self.private else f"NOT PRIVATE: {promise}"
 
     def to_bytes(self) -> bytes:
         """Return the one spelling of this certificate, which ends with a digest of all before it."""

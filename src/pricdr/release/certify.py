@@ -13,6 +13,7 @@ from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
     SAMPLER_DISTANCE,
+    Guarantee,
     Unit,
     composed_epsilon,
     delta_warnings,
@@ -35,6 +36,7 @@ from pricdr.release.certificate import (
     ItemUniverse,
     LedgerStatement,
     NoiseStatement,
+    ReplacementFigure,
     StepStatement,
     alike,
     leaves,
@@ -67,6 +69,7 @@ def issue(draft: Certificate, calibrated: Sequence[CalibratedStep]) -> Certifica
             EpsilonAtDelta(delta=delta, epsilon=_certified(calibrated, delta)) for delta in DELTAS if noisy
         ],
         "whole_user": _whole_user(draft, calibrated) if noisy and draft.unit == "rating" else [],
+        "replacement": _replacement(calibrated, draft.delta) if noisy and draft.unit != "rating" else None,
         "bounds": bounds_statement(bounds),
         "noise": NoiseStatement(
             law="discrete Gaussian on the grid, independent in every coordinate" if noisy else "none",
@@ -103,7 +106,15 @@ def declared_by(c: Certificate) -> Declared:
         rating_step=c.bounds.rating_step,
         clip=c.bounds.clip,
     )
-    return Declared(bounds=bounds, unit=Unit(c.unit), users=c.users)
+    guarantee = guaranteed_by(c, 1.0)
+    periods = 1 if guarantee.window is None else guarantee.window.periods
+    return Declared(bounds=bounds, unit=guarantee.unit, users=c.users, periods=periods)
+
+
+def guaranteed_by(c: Certificate, epsilon: float, delta: float | None = None) -> Guarantee:
+    """Return an ε for the unit and the days that a certificate or its draft states."""
+    window = None if c.window is None else c.window.window()
+    return Guarantee(epsilon=epsilon, delta=c.delta if delta is None else delta, unit=Unit(c.unit), window=window)
 
 
 def described(certificate: Certificate) -> Strategy:
@@ -263,12 +274,19 @@ def _whole_user(c: Certificate, calibrated: Sequence[CalibratedStep]) -> list[Gr
 
 def _neighbours(c: Certificate) -> str:
     """Return the neighbouring relation that the promise is about, in one sentence."""
+    days = "" if c.window is None else f"{c.window.window()} (UTC, that day excluded)"
     if c.unit == "rating":
         return (
-            "two inputs over the same listed users that differ in one (user, item) entry, "
+            f"two inputs over the same listed users that differ in one (user, item) entry{days and ' '}{days}, "
             f"each value within [0, {declared_by(c).bounds.largest:g}], not rated being 0"
         )
-    return "two inputs over the same listed users that differ in all ratings of one user, however many"
+    within = f" in one period of {days}" if days else ""
+    return f"two inputs over the same listed users, one of which lacks all ratings of one user{within}, however many"
+
+
+def _replacement(calibrated: Sequence[CalibratedStep], delta: float) -> ReplacementFigure:
+    """Return the cost of replacing a user's ratings: of removing them and of adding others."""
+    return ReplacementFigure(mu=2 * total_mu(calibrated), epsilon=_certified(calibrated, delta, 2))
 
 
 def _not_protected(c: Certificate) -> list[str]:
@@ -292,6 +310,10 @@ def _not_protected(c: Certificate) -> list[str]:
         "Ratings that the guide's party holds too: they pay in both releases. And every new guide is a new release "
         "of the same ratings.": c.guide is not None,
         "A user's taste as a whole: the promise is for one rating; the section on a whole user says more.": rating,
+        "A user's taste over time: whoever has ratings in t periods pays up to t times the mu of one.": (
+            c.unit == "user-period"
+        ),
+        "A rating whose time may change: moved from one period into another, it pays in both.": c.window is not None,
         "What other releases of the same ratings tell, unless one ledger counts them all.": True,
         "What holds of the population: the release is made to tell general tastes.": True,
     }

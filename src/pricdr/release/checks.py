@@ -23,11 +23,10 @@ from scipy.special import betainc, gammainccinv, gammaincinv
 
 from pricdr.arrays import Float32Array, Float64Array
 from pricdr.errors import LedgerError, VerificationError
-from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger, Spend
 from pricdr.privacy.steps import MAX_ITEMS
 from pricdr.release.certificate import Certificate, StepStatement, alike
-from pricdr.release.certify import ledger_statement
+from pricdr.release.certify import declared_by, guaranteed_by, ledger_statement
 from pricdr.release.folder import row_chunks, verify
 from pricdr.signing import public_text, read_public_key
 
@@ -41,7 +40,8 @@ def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
     """Refuse a matrix with values off the grid, too little noise somewhere, or rows longer than anything declared."""
     c, at = certificate, 0
     # Without noise: items add up along directions of norm at most 1.
-    longest = (c.items or MAX_ITEMS) * c.bounds.rating_bound if c.bounds.clip is None else c.bounds.clip
+    clip = None if c.bounds.clip is None else c.bounds.clip * declared_by(c).periods
+    longest = (c.items or MAX_ITEMS) * c.bounds.rating_bound if clip is None else clip
     for step in (step for step in c.steps if step.published):
         values = matrix[:, at : at + step.numbers]
         _check_grid(values, step.grid)
@@ -193,7 +193,7 @@ def lost_line(certificate: Certificate) -> Spend:
         mu=certificate.mu,
         dim=account.numbers,
         strategy=certificate.strategy.name,
-        promise=str(Guarantee(epsilon=asked, delta=certificate.delta, unit=Unit(certificate.unit))),
+        promise=str(guaranteed_by(certificate, asked)),
         recorded=account.recorded,
         nonce=account.nonce,
         number=account.releases,
@@ -206,7 +206,7 @@ def _number_of(certificate: Certificate, balance: Balance, folder: Path, ledger:
     account = certificate.ledger
     if account is None:
         raise VerificationError(f"{folder} was made without a ledger: {ledger.path} does not count it")
-    budget = Guarantee(epsilon=account.budget_epsilon, delta=account.budget_delta, unit=Unit(certificate.unit))
+    budget = guaranteed_by(certificate, account.budget_epsilon, account.budget_delta)
     if budget != balance.budget or account.opening != balance.opening:
         raise VerificationError(
             f"{folder} was made with a ledger other than {ledger.path}, or the ledger was replaced: "

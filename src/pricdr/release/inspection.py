@@ -40,8 +40,8 @@ _RATINGS: Final = 20  # of the user whose whole profile they speak of
 _SENTENCES: Final = ("not_protected", "warnings")  # lists of sentences: one may be anywhere in the list
 GROUPS: Final = {
     "promise": (
-        *("private", "epsilon", "nominal_epsilon", "delta", "unit", "neighbours", "epsilon_at_delta", "whole_user"),
-        *_SENTENCES,
+        *("private", "epsilon", "nominal_epsilon", "delta", "unit", "window", "neighbours", "epsilon_at_delta"),
+        *("whole_user", "replacement", *_SENTENCES),
     ),
     "mechanism": (
         *("strategy", "dim", "calibration", "bounds", "sigma", "sensitivity", "mu", "grid", "noise"),
@@ -347,6 +347,8 @@ def difference(before: Release, after: Release) -> ReleaseChange:
 
 
 def _verdict(a: Certificate, b: Certificate) -> str:
+    if a.window != b.window:
+        return "A and B are about different days or periods: their promises cannot be compared."
     losses = [(_loss(a, ratings), _loss(b, ratings)) for ratings in (1, math.inf)]
     if all(alike(*pair) for pair in losses):
         return "A and B promise the same." if losses[0][0] < math.inf else "Neither A nor B promises anything."
@@ -355,8 +357,8 @@ def _verdict(a: Certificate, b: Certificate) -> str:
     if all(left <= right for left, right in losses):
         return "A promises more than B, to everybody."
     # One protects a rating better, and the other, whose unit is the user, protects users with many of them.
-    (rating, other), (user, name) = sorted([(a, "A"), (b, "B")], key=lambda pair: pair[0].unit)
-    enough = math.ceil(_loss(user, 1) / _loss(rating, 1))
+    (rating, other), (user, name) = sorted([(a, "A"), (b, "B")], key=lambda pair: -_loss(pair[0], math.inf))
+    enough = math.ceil(_loss(user, math.inf) / _loss(rating, 1))
     return f"{name} promises more than {other} to users with at least {enough:,} ratings, and less to those with fewer."
 
 
@@ -364,7 +366,9 @@ def _loss(c: Certificate, ratings: float) -> float:
     """Return μ of a change of so many ratings of one user, at worst."""
     if c.mu is None or not c.promises:
         return math.inf
-    return c.mu if c.unit == "user" else c.mu * ratings
+    # Each in a period of its own, at worst.
+    most = {"rating": math.inf, "user": 1, "user-period": 1 if c.window is None else c.window.window().periods}[c.unit]
+    return c.mu * min(ratings, most)
 
 
 def _detected(c: Certificate, ratings: int) -> str:
@@ -375,6 +379,9 @@ def _detected(c: Certificate, ratings: int) -> str:
     detections = TradeOff(mu, epsilon, c.delta).detections(_COMPARED_AT)
     if c.unit == "rating" and ratings > 1:
         epsilon = next(one.removed_at_worst for one in c.whole_user if one.ratings == ratings)
+    elif c.unit == "user-period" and ratings > 1:
+        composed = composed_epsilon([(mu, sum(step.moved for step in c.steps))], c.delta)
+        epsilon = rounded_up(composed) if math.isfinite(composed) else None
     figure = f"epsilon {NO_LIMIT}" if epsilon is None else f"epsilon {epsilon:.6g} at delta {c.delta:g}"
     however = f"; {COVERED}, however many" if c.unit == "user" and ratings > 1 else ""
     return f"{percent_up(detections)} of cases ({figure}{however})"

@@ -95,7 +95,7 @@ def percent_up(rate: float) -> str:
 
 def best_guess(curve: TradeOff, unit: str) -> str:
     """Return the whole trade-off in one sentence: how often the best guess is right."""
-    secret = "one rating" if unit == "rating" else "the ratings of one user"
+    secret = {"rating": "one rating", "user": "the ratings of one user"}.get(unit, "one user's ratings of one period")
     return (
         f"Whoever knows everything but {secret}, and guesses between two equally likely versions of it, is right in at "
         f"most {of_100(curve.right_guesses)} of 100 guesses; 50 is blind."

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr.data.ids import id_fault
+from pricdr.data.periods import Window
 from pricdr.data.reading.columns import HINT, Columns, find_columns, find_named, find_placed
 from pricdr.data.reading.text_files import (
     MAX_LINE_LENGTH,
@@ -157,6 +158,8 @@ class ReadOptions:
     need_rating: bool = False
     time_asked: bool = False
     """Whether the caller named the time column, so that a time that cannot be read makes a row bad."""
+    window: Window | None = None
+    """Leave out the rows of all other days, and rows without a time; one that cannot be read makes a row bad."""
 
     @classmethod
     def of(

@@ -6,7 +6,7 @@ Whether a row is good, and what it says, depends on that row alone: nothing of w
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -15,9 +15,16 @@ import numpy as np
 
 from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.blocks import RatingsSource
+from pricdr.data.csr import csr_of_cells, kept_entries
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
-from pricdr.data.ratings import Ratings
-from pricdr.data.reading.columns import AMAZON_2014 as AMAZON_2014, AMAZON_2018 as AMAZON_2018, Columns as Columns
+from pricdr.data.periods import PeriodRatings, Window
+from pricdr.data.ratings import Ratings, require_filter
+from pricdr.data.reading.columns import (
+    AMAZON_2014 as AMAZON_2014,
+    AMAZON_2018 as AMAZON_2018,
+    HINT,
+    Columns as Columns,
+)
 from pricdr.data.reading.formats import (
     MAX_BAD_ROWS,
     Format,
@@ -34,7 +41,7 @@ from pricdr.data.reading.formats import (
 from pricdr.data.reading.inputs import AnyPath, InputFile, InputFiles, Query, find_inputs, naming_in_logs
 from pricdr.data.reading.text_files import copy_bytes, copy_text, file_refusal, named, refusal, shorten
 from pricdr.data.workspace import Workspace
-from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError, printable
+from pricdr.errors import DiskSpaceError, InputError, MemoryLimitError, ParameterError, printable
 from pricdr.memory import VARIABLE, format_bytes, memory_limit, require_memory
 from pricdr.parallel import cores
 from pricdr.progress import Progress, shown, silent
@@ -42,8 +49,9 @@ from pricdr.progress import Progress, shown, silent
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_GOOD, _BAD, _BLANK = range(3)
+_GOOD, _BAD, _BLANK, _OUTSIDE = range(4)
 _SHOWN: Final = 5
+_ELSEWHEN: Final = "of other days than those of the period, or without a time"
 _RULE: Final = "files that are read together need one schema"
 _DISK_FAULTS: Final = ("No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size")
 _MIN_MEMORY: Final = 64 * 10**6
@@ -152,11 +160,16 @@ class RatingsTable:
     def add(self, source: Source) -> int:
         """Add the rows of a source and return their number; a bad one is refused or skipped."""
         self._require_one_schema(source)
+        if self.options.window is not None and "time" not in source.roles:
+            raise file_refusal(source.name, f"a period needs a time for every row, and there is no time column; {HINT}")
         self.has_values |= "rating" in source.roles
         self.has_times |= "time" in source.roles
-        values = ", ".join(f"CASE WHEN good THEN {name} END" for name in ('"user"', "item", "value"))
+        window = self.options.window
+        # By its own time alone, before anything else is done with a row: no row outside can change what is read.
+        inside = "true" if window is None else f"coalesce({window.inside}, false)"
+        values = ", ".join(f"CASE WHEN good AND {inside} THEN {name} END" for name in ('"user"', "item", "value"))
         seconds = "CASE WHEN isfinite(seconds) THEN seconds ELSE '-infinity'::DOUBLE END"
-        kind = f"CASE WHEN blank THEN {_BLANK} WHEN good THEN {_GOOD} ELSE {_BAD} END"
+        kind = f"CASE WHEN blank THEN {_BLANK} WHEN NOT good THEN {_BAD} WHEN {inside} THEN {_GOOD} ELSE {_OUTSIDE} END"
         (added,) = self._fetch(f"INSERT INTO rows SELECT {values}, {seconds}, {kind} FROM {self._judged(source)}")
         others = f"SELECT kind, count(*) FROM rows WHERE rowid >= {self._inserted} AND kind <> {_GOOD} GROUP BY kind"
         counts: dict[int, int] = dict(self.connection.execute(others).fetchall())
@@ -166,8 +179,10 @@ class RatingsTable:
         self._inserted += added
         report.rows += rows
         report.bad += counts.get(_BAD, 0)
+        if outside := counts.get(_OUTSIDE, 0):
+            report.dropped = {**report.dropped, _ELSEWHEN: report.dropped.get(_ELSEWHEN, 0) + outside}
         if blank := added - rows + max(0, (source.lines_before or 0) - 1):  # those before a header too
-            report.dropped = {"blank lines": report.dropped.get("blank lines", 0) + blank}
+            report.dropped = {**report.dropped, "blank lines": report.dropped.get("blank lines", 0) + blank}
         return rows
 
     def _require_one_schema(self, source: Source) -> None:
@@ -194,9 +209,14 @@ class RatingsTable:
     def _judged(self, source: Source, also: str = "") -> str:
         """Return the rows of a source with their values, and whether they are good."""
         columns = ", ".join(f'{source.roles.get(role, ("NULL",))[0]} AS "{name}"' for role, name in _VALUES.items())
+        if self.options.window is not None:
+            columns += f", coalesce({source.roles['time'][1]}::VARCHAR, '') AS moment"
         taken = f"SELECT {source.blank} AS blank, {source.valid} AS valid, {columns}{also} FROM {source.rows}"
         checks = ["valid"] + ["isfinite(value)"] * ("rating" in source.roles)
-        checks += ["isfinite(seconds)"] * self.options.time_asked
+        if self.options.window is not None:  # whoever has no time is in no period
+            checks.append("(coalesce(isfinite(seconds), false) OR moment = '')")
+        elif self.options.time_asked:
+            checks.append("isfinite(seconds)")
         for name in ('"user"', "item"):
             controls = f"NOT regexp_matches({name}, {literal(CONTROLS_IN_RE2)})"
             checks += [f"{name} <> ''", f"length({name}) <= {MAX_ID_LENGTH}", controls]
@@ -218,12 +238,16 @@ class RatingsTable:
                 row, line = row - source.lines_before - blank, f" (line {row})"
             fault = source.explain(bad["record"])
             if fault is None:
-                fault = values_fault(bad, time_asked=self.options.time_asked) if bad["valid"] else " cannot be used"
+                fault = values_fault(bad, time_asked=self._time_asked) if bad["valid"] else " cannot be used"
             fault = f"row {row}{line}{fault}"
             if not self.options.skip_bad_rows:
                 raise refusal(source.name, fault)
             if len(self.report.first_bad) < _SHOWN:
                 self.report.first_bad += (fault if self.report.files == 1 else f"{named(source.name)}: {fault}",)
+
+    @property
+    def _time_asked(self) -> bool:
+        return self.options.time_asked or self.options.window is not None
 
     def finished(self) -> RowReport:
         """Return what was found in all rows; refuse them if too many are bad, or all."""
@@ -435,52 +459,122 @@ def number_ids(connection: "DuckDBPyConnection") -> tuple[Ids, Ids]:
     return ids[0], ids[1]
 
 
-def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str]) -> str:
-    """Return SQL for the good rows of ids in these tables, sorted by pair, time and value: keys, and columns."""
+def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str], window: Window | None = None) -> str:
+    """Return SQL for the good rows of ids in these tables, sorted by pair, time and value: keys, and columns.
+
+    In periods of a ``window`` a pair is one of a user in a period and an item.
+    """
     key = f"{users}.code::BIGINT * {n_items} + {items}.code"
+    if window is not None and window.days is not None:
+        key = f"({users}.code::BIGINT * {window.periods} + {window.period}) * {n_items} + {items}.code"
     joined = f'rows JOIN {users} ON {users}.id = rows."user" JOIN {items} ON {items}.id = rows.item'
     order = ["key", *(name for name in ("seconds", "value") if name in columns)]
     return f"SELECT {', '.join([f'{key} AS key', *columns])} FROM {joined} ORDER BY {', '.join(order)}"
 
 
-def encode(table: RatingsTable, *, threshold: float | None = None, with_times: bool = False) -> MemoryReading:
-    """Return the rows of a table as ratings in memory, with repeated pairs merged; see :func:`read_ratings_file`."""
+@dataclass(kw_only=True)
+class _Merged:
+    """The rows of a table, repeated pairs merged."""
+
+    report: RowReport
+    users: Ids
+    items: Ids
+    rows: IntArray
+    """Of each pair, the position of its user, or of the user's period."""
+    columns: IntArray
+    values: Float64Array
+    seconds: Float64Array | None
+    repeats: Repeats
+
+
+def _merged(table: RatingsTable) -> _Merged:
     report, connection = table.finished(), table.connection
     good = report.rows - report.bad
     require_memory(_BYTES_PER_ROW * good, f"{named(report.name)}: {good:,} rows in memory")
     users, items = number_ids(connection)
     columns = ["value"] * table.has_values + ["seconds"] * table.has_times
-    found = connection.execute(sorted_pairs("users", "items", len(items), columns)).fetchnumpy()
+    n_items = max(1, len(items))  # a period may be without a row
+    sql = sorted_pairs("users", "items", n_items, columns, table.options.window)
+    found = connection.execute(sql).fetchnumpy()
     keys = np.asarray(found["key"])
     values, seconds = (np.asarray(found[name]) if name in found else None for name in ("value", "seconds"))
     keep, untimed = last_of_each(keys, seconds)
-    rows, columns_at = np.divmod(keys[keep], len(items))
-    data = np.ones(len(rows)) if values is None else values[keep]
-    ratings = Ratings.from_codes(rows, columns_at, data, users, items, has_values=values is not None)
+    rows, columns_at = np.divmod(keys[keep], n_items)
+    return _Merged(
+        report=report,
+        users=users,
+        items=items,
+        rows=rows,
+        columns=columns_at,
+        values=np.ones(len(rows)) if values is None else values[keep],
+        seconds=None if seconds is None else seconds[keep],
+        repeats=Repeats(int(len(keys) - keep.sum()), table.has_times, untimed),
+    )
+
+
+def _reading(merged: _Merged, ratings: R, below: int, times: Float64Array | None = None) -> Reading[R]:
+    report = merged.report
+    if below:
+        report.dropped = {**report.dropped, f"rated below {ratings.threshold:g}": below}
+    return Reading(
+        ratings=ratings,
+        raters=merged.users,
+        n_raters=len(merged.users),
+        n_ratings=len(ratings),
+        all_below=0 < len(merged.rows) == below,
+        repeats=merged.repeats,
+        times=times,
+        **vars(report),
+    )
+
+
+def encode(table: RatingsTable, *, threshold: float | None = None, with_times: bool = False) -> MemoryReading:
+    """Return the rows of a table as ratings in memory, with repeated pairs merged; see :func:`read_ratings_file`."""
+    if table.options.window is not None and table.options.window.days is not None:
+        raise ParameterError(f"ratings of {table.options.window} are read period by period: read_periods_file")
+    merged = _merged(table)
+    cells = merged.rows, merged.columns, merged.values
+    made = Ratings.from_codes(*cells, merged.users, merged.items, has_values=table.has_values)
+    ratings = replace(made, window=table.options.window)
     if table.filtered_by is not None:
         try:
             ratings = ratings.disclosing(table.filtered_by)
         except InputError as error:
-            raise refusal(report.name, str(error)) from error
-    times = None
-    if with_times and seconds is not None:
-        times = np.where(np.isneginf(seconds[keep]), np.nan, seconds[keep])
+            raise refusal(merged.report.name, str(error)) from error
+    times, below = None, 0
+    if with_times and merged.seconds is not None:
+        times = np.where(np.isneginf(merged.seconds), np.nan, merged.seconds)
     # After merging, so that the same row of a pair decides, whatever the threshold is.
     if threshold is not None:
         everything, ratings = ratings, ratings.at_least(threshold)
         times = None if times is None else times[everything.matrix.data >= threshold]
-        if below := len(everything) - len(ratings):
-            report.dropped = {**report.dropped, f"rated below {threshold:g}": below}
-    return MemoryReading(
-        ratings=ratings,
-        raters=users,
-        n_raters=len(users),
-        n_ratings=len(ratings),
-        all_below=not len(ratings),
-        repeats=Repeats(int(len(keys) - keep.sum()), table.has_times, untimed),
-        times=times,
-        **vars(report),
+        below = len(everything) - len(ratings)
+    return _reading(merged, ratings, below, times)
+
+
+def encode_periods(table: RatingsTable, *, threshold: float | None = None) -> Reading[PeriodRatings]:
+    """Return the same for a window of periods, with repeated pairs merged within a period alone."""
+    window, merged = table.options.window, _merged(table)
+    assert window is not None, "who asks for periods has declared them"
+    require_filter(table.filtered_by)
+    if threshold is not None and not table.has_values:
+        raise InputError("a threshold needs ratings, and there is no rating column")
+    owners, rows = np.unique(merged.rows, return_inverse=True)
+    matrix = csr_of_cells(rows, merged.columns, merged.values, (len(owners), len(merged.items)))
+    everything = matrix.nnz
+    if threshold is not None:
+        matrix = kept_entries(matrix, matrix.data >= threshold)
+    ratings = PeriodRatings(
+        matrix=matrix,
+        owners=owners // window.periods,
+        users=merged.users,
+        items=merged.items,
+        window=window,
+        has_values=table.has_values,
+        filtered_by=table.filtered_by,
+        threshold=threshold,
     )
+    return _reading(merged, ratings, everything - matrix.nnz)
 
 
 def read_ratings_file(
@@ -497,10 +591,27 @@ def read_ratings_file(
     No row decides how another is read: JSON lines must have a user, an item and a rating each, ``.dat`` files four
     fields, unless ``columns`` says otherwise. ``with_times`` also returns the time of each rating.
     """
+    with _table(path, threshold, options) as table:
+        return encode(table, threshold=threshold, with_times=with_times)
+
+
+def read_periods_file(
+    path: AnyPath | Query,
+    *,
+    threshold: float | None = None,
+    **options: Any,  # noqa: ANN401 - of read_ratings
+) -> Reading[PeriodRatings]:
+    """Read the same for the unit user-period, whose ``window`` is cut into periods; the memory must hold them."""
+    with _table(path, threshold, options) as table:
+        return encode_periods(table, threshold=threshold)
+
+
+@contextmanager
+def _table(path: AnyPath | Query, threshold: float | None, options: Mapping[str, Any]) -> Iterator[RatingsTable]:
     parsed = ReadOptions.of(need_rating=threshold is not None, **options)
     given = path if isinstance(path, Query) else find_inputs(Path(path))
     with Workspace.opened(Path(gettempdir())) as workspace, opened_table(given, parsed, workspace) as table:
-        return encode(table, threshold=threshold, with_times=with_times)
+        yield table
 
 
 def read_ratings(
@@ -513,6 +624,7 @@ def read_ratings(
     format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MAX_BAD_ROWS,
+    window: Window | None = None,
     progress: Progress | bool = False,
 ) -> Ratings:
     r"""Return the ratings in one or many files; see :func:`read_ratings_file` for the rules.
@@ -531,6 +643,8 @@ def read_ratings(
         skip_bad_rows: Leave out rows that cannot be used (too short, an empty id, a rating that is not a number)
             instead of refusing the file; they are counted.
         most_bad_rows: The largest share of rows that may be bad; with more the file is still refused.
+        window: Read only rows of these days, before repeated pairs are merged; a time column is then required. Numbers
+            in it are seconds since 1970, and dates without a zone are in UTC.
         progress: Whether to show that the file is being read.
 
     >>> import tempfile
@@ -541,6 +655,6 @@ def read_ratings(
     ('007',)
     """
     options: dict[str, Any] = {"columns": columns, "delimiter": delimiter, "encoding": encoding, "format": format}
-    options |= {"skip_bad_rows": skip_bad_rows, "most_bad_rows": most_bad_rows}
+    options |= {"skip_bad_rows": skip_bad_rows, "most_bad_rows": most_bad_rows, "window": window}
     with shown(progress, f"reading {path}"):
         return read_ratings_file(path, threshold=threshold, **options).ratings

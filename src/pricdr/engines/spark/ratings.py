@@ -20,6 +20,7 @@ from pricdr import __version__
 from pricdr.data.blocks import Convert, RatingsSource
 from pricdr.data.csr import csr_of_cells, sp
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids, require_ids
+from pricdr.data.periods import Window
 from pricdr.data.reading.columns import Columns, find_named
 from pricdr.data.reading.formats import DATE, FILTERED, NUMBER, values_fault
 from pricdr.data.reading.read import Reading, Repeats, last_of_each
@@ -63,6 +64,7 @@ class CheckedRows:
     filtered_by: str | None
     report: dict[str, Any]
     """What a :class:`Reading` says of all rows."""
+    window: Window | None = None
 
     def ids(self, role: str, listed: Ids | None) -> Ids:
         """Return the ids that are listed; without a list all of a column, sorted by their UTF-8 bytes, as in memory."""
@@ -75,7 +77,13 @@ class CheckedRows:
 
 
 def checked_rows(
-    session: "SparkSession", location: str, columns: Columns | None, lifetime: ExitStack, *, need_rating: bool
+    session: "SparkSession",
+    location: str,
+    columns: Columns | None,
+    lifetime: ExitStack,
+    *,
+    need_rating: bool,
+    window: Window | None = None,
 ) -> CheckedRows:
     """Return the rows at ``location``, each checked: a path or URL of Parquet, or ``table:`` and a name."""
     with explained(f"read {location}"):
@@ -83,7 +91,9 @@ def checked_rows(
         kinds = {name: kind.partition("(")[0] for name, kind in frame.dtypes}
     found_at = find_named(location, list(kinds), columns, need_rating=need_rating)
     names = {role: frame.columns[at] for role, at in found_at.items()}
-    time_asked = columns is not None and columns.time is not None
+    time_asked = window is not None or (columns is not None and columns.time is not None)
+    if window is not None and "time" not in names:
+        raise file_refusal(location, "a period needs the time of every row, and there is no time column")
     if "time" in names and not time_asked and kinds[names["time"]] not in _KINDS["time"][0]:
         del names["time"]
     for role, name in names.items():
@@ -95,7 +105,9 @@ def checked_rows(
     quoted = {role: "`{}`".format(name.replace("`", "``")) for role, name in names.items()}  # a dot is no path
     with explained(f"read {location}"):
         rows = frame.selectExpr(*(f"CAST({name} AS {types[role]}) AS {role}" for role, name in quoted.items()))
-        rows = rows.selectExpr(*_checks(names, text_times=time_kind == "string", time_asked=time_asked))
+        text_times = time_kind == "string"
+        checks = _checks(names, text_times=text_times, time_asked=time_asked, lenient=window is not None)
+        rows = rows.selectExpr(*checks)
         rows = lifetime.enter_context(persisted(rows, "DISK_ONLY"))
         figures = ("count(*) n", "count_if(bad) bad", "min(value) least", "max(value) most")
         found: Any = rows.selectExpr(*figures, "min(rint(2 * value) = 2 * value) half_steps").first()
@@ -103,12 +115,14 @@ def checked_rows(
         raise refusal(location, f"a row{values_fault(bad.asDict(), time_asked=time_asked)}")
     if not found.n:
         raise file_refusal(location, "it has columns and no rows")
+    if window is not None:  # before repeats are merged, and before anything is read off rows
+        rows = rows.filter(window.inside)
     shuffles = max(2 * session.sparkContext.defaultParallelism, found.n >> 20)
     session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
     rated, timed = "rating" in names, "time" in names
     rating_range = (found.least, found.most) if rated else None
     report = {"name": location, "rows": found.n, "rating_range": rating_range, "half_steps": found.half_steps}
-    return CheckedRows(rows, lifetime, rated, timed, _filter_of(frame, location), report)
+    return CheckedRows(rows, lifetime, rated, timed, _filter_of(frame, location), report, window)
 
 
 def _frame(session: "SparkSession", location: str) -> "DataFrame":
@@ -120,8 +134,11 @@ def _frame(session: "SparkSession", location: str) -> "DataFrame":
     return session.read.parquet(location)
 
 
-def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool) -> list[str]:
-    """Return the columns of checked rows in SQL: what works read, whether a row is bad, and what it holds."""
+def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool, lenient: bool) -> list[str]:
+    """Return the columns of checked rows in SQL: what works read, whether a row is bad, and what it holds.
+
+    ``lenient``: an absent time is none at all, and not a bad one.
+    """
     # -0 equals 0, so rows of a pair may be in either order; as bytes the blocks would differ.
     value = "rating + 0d" if "rating" in roles else "1d"
     seconds = "double(time)" if "time" in roles else "0d"
@@ -136,7 +153,8 @@ def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool) -> li
         for role in ("user", "item")
     ]
     wrong += [f"NOT {finite.format('rating')}"] * ("rating" in roles)
-    wrong += [f"NOT {finite.format(f'({seconds})')}"] * time_asked
+    unreadable = f"NOT coalesce({finite.format(f'({seconds})')}, false)"
+    wrong += [f"time IS NOT NULL AND {unreadable}" if lenient else unreadable] * time_asked
     return [
         "user",
         "item",
@@ -175,7 +193,7 @@ class SparkRatings(RatingsSource):
         import pyarrow as pa
 
         self.source, self.threshold = source, threshold
-        self.filtered_by, self.has_values = source.filtered_by, source.has_values
+        self.filtered_by, self.has_values, self.window = source.filtered_by, source.has_values, source.window
         self.users, self.items = source.ids("user", users), source.ids("item", items)
         session, shape = source.frame.sparkSession, (len(self.users), len(self.items))
         # From sizes alone, and no result depends on it. Without users there is one empty block: its sums are zeros.
@@ -268,6 +286,7 @@ def open_ratings(
     threshold: float | None = None,
     users: Ids | None = None,
     items: Ids | None = None,
+    window: Window | None = None,
     settings: Mapping[str, str] | None = None,
     session: "SparkSession | None" = None,
 ) -> Iterator[Reading[SparkRatings]]:
@@ -279,11 +298,13 @@ def open_ratings(
     """
     if threshold is not None and not abs(threshold) <= MAX_SCALE:
         raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
+    if window is not None and window.days is not None:
+        raise ParameterError("unit user-period is for ratings in memory: leave --engine spark out")
     if Path(location).suffix.lower() in _TEXT_FILES:  # before Spark is started
         raise file_refusal(location, "--engine spark reads Parquet or a table (table:catalog.db.name), not text files")
     parsed = Columns.parse(columns) if isinstance(columns, str) else columns
     with opened_session(settings or {}, session) as own, ExitStack() as lifetime:
-        source = checked_rows(own, location, parsed, lifetime, need_rating=threshold is not None)
+        source = checked_rows(own, location, parsed, lifetime, need_rating=threshold is not None, window=window)
         ratings = SparkRatings(source, users, items, threshold)
         counts = ratings.counts
         dropped = {"rows of users or items that are not listed": source.report["rows"] - counts["rows"]}

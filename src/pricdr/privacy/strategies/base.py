@@ -9,7 +9,7 @@ import numpy as np
 from pricdr.arrays import Float32Array
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError, require_count
-from pricdr.privacy.accounting import Guarantee
+from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.mechanism import Entries, Run, on_grid, release_rows
 from pricdr.privacy.steps import Declared, Step
 from pricdr.progress import Progress
@@ -158,7 +158,10 @@ class Projection(Strategy):
         return np.eye(1, self.columns, dtype=np.float32)
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """Return the one step: rows."""
+        """Return the one step: rows; refuse periods, since a row is clipped as a whole."""
+        if declared.unit is Unit.USER_PERIOD:
+            rule = "its clip is on a user's whole row; spectral and guided bound a sum"
+            raise ParameterError(f"strategy {self.name} cannot protect user-periods: {rule}")
         rows = Step(
             name="rows",
             purpose="adds up the rows of each user's items",

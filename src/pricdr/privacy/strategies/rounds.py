@@ -16,7 +16,7 @@ from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError, require_at_most_scale, require_not_negative, require_share
 from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import Entries, Run, Secrets
-from pricdr.privacy.steps import MAX_RATINGS, Declared, Step
+from pricdr.privacy.steps import MAX_ITEMS, MAX_RATINGS, Declared, Step
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, user_totals, whole_guide
 
@@ -129,7 +129,7 @@ class LearntInRounds(Strategy):
                     numbers=width + 1,
                     moved=width + 1,
                     most=MAX_RATINGS,
-                    spread=_spread(declared),
+                    spread=_spread(declared, given=True),
                     published=False,
                 )
                 steps.append(centre)
@@ -142,6 +142,8 @@ class LearntInRounds(Strategy):
                 rows=declared.users,
                 numbers=width,
                 moved=width * declared.users,
+                # A user's ratings add up to the clip in every period.
+                most=declared.periods if declared.unit is Unit.USER_PERIOD else MAX_ITEMS,
                 spread=_spread(declared),
                 learnt=True,
                 published=last,
@@ -169,10 +171,13 @@ class LearntInRounds(Strategy):
             return rows.astype(np.float32)
 
 
-def _spread(declared: Declared) -> int:
+def _spread(declared: Declared, *, given: bool = False) -> int:
     """Return how many units of ratings can lie behind one number that a change touches; for a user, twice as many."""
-    # A user's units before and after both count, more than is needed: that covers sums of squares beyond 2^53.
-    return declared.bounds.levels if declared.unit is Unit.RATING else 2 * declared.bounds.most_units
+    if declared.unit is Unit.RATING:
+        return declared.bounds.levels
+    # Of vectors that change, another user may have rated the items in every period. Twice, more than is needed: that
+    # covers sums of squares beyond 2^53.
+    return 2 * declared.bounds.most_units * (1 if given else declared.periods)
 
 
 def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> IntegerArray:

@@ -6,10 +6,11 @@ published. ``python -m benchmarks.series --data DIR --out results/series.jsonl``
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from pricdr._transfer import transfer
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import Split
 from pricdr.experiments.arms import DELTA
+from pricdr.experiments.measured import Measurement
 from pricdr.experiments.records import Line, Number, Whole, record
 from pricdr.experiments.results import Provenance, append, provenance, read_lines
 from pricdr.experiments.spec import read_specs
@@ -121,6 +123,36 @@ def main() -> None:
             found = simulated(task, plan, dict(arm.settings), log)
             append(given.out, found)
             print(plan, found, flush=True)
+    print("\n".join(table(read_simulated(given.out))))
+
+
+def kept(results: list[Simulated], how: str, week: int) -> Measurement:
+    """Return what is kept in a week, by the ``sum`` or the ``last``, of what a single release gains in the end."""
+    whole = fmean(one.single - one.popularity for one in results)
+    return Measurement({one.plan.seed: (getattr(one, how)[str(week)] - one.popularity) / whole for one in results})
+
+
+NAMES: Final = {"movie_music": "Movie→Music", "electronics_cell": "Electronics→Cell"}
+
+
+def table(results: list[Simulated]) -> list[str]:
+    """Return a row for each plan, over its seeds: what the sum keeps, early and at the end, and the last release."""
+
+    def same(one: Simulated) -> tuple[object, ...]:
+        return astuple(replace(one.plan, seed=0))
+
+    rows = []
+    for _, group in groupby(sorted((one for one in results if one.plan.rows == OWN), key=same), key=same):
+        found = list(group)
+        plan = found[0].plan
+        first = f", the first with {plan.first:.0%} of μ²" if plan.first else ""
+        weeks = [week for week in (1, 8, 18) if str(week) in found[0].sum and week < plan.weeks]
+        early = " / ".join(kept(found, "sum", week).percent() for week in weeks)
+        end = " | ".join(kept(found, how, plan.weeks).percent() for how in ("sum", "last"))
+        decoder = "" if plan.method == RIDGE else f", {plan.method}"
+        name = f"{NAMES[plan.data]}, ε = {plan.epsilon:g}: {plan.weeks} releases{first}{decoder}"
+        rows.append(f"| {name} | {early} | {end} |")
+    return rows
 
 
 def simulated(task: Task, plan: Plan, settings: dict[str, object], log: RunLog) -> Simulated:

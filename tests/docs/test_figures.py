@@ -4,6 +4,7 @@ import re
 from math import ceil, exp
 
 import pytest
+from benchmarks import series
 from docs._generate import results
 from docs._generate.results import DUPLICATES, ROOT, Experiment, figure, percent, short
 from scipy.optimize import brentq
@@ -49,6 +50,17 @@ def test_the_page_for_operators_says_what_weekly_releases_keep():
     ):
         shares = [percent(Experiment(f"frontier_{data}").share(f"guided, ε = {epsilon}")) for data in DUPLICATES]
         assert f"at ε = {epsilon} {words}".format(*shares) in page.replace("at ε = 2 keeps", "at ε = 2")
+
+
+def test_the_page_for_operators_says_what_a_series_keeps():
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    found = series.read_simulated(ROOT / "results" / "series.jsonl")
+    rows = series.table(found)
+    assert len(rows) >= 16
+    assert [row for row in page.splitlines() if row.startswith(("| Movie→Music, ε", "| Electronics→Cell, ε"))] == rows
+    controls = [one for one in found if one.plan.rows != series.OWN]
+    assert len(controls) == 20
+    assert all(value == one.popularity for one in controls for value in one.sum.values())
 
 
 def test_at_epsilon_one_a_quarter_to_a_half_is_left_as_the_readme_says():

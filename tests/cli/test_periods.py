@@ -39,7 +39,7 @@ def test_a_ledger_of_some_days_publishes_their_rows_and_says_so(here, timed, pri
     assert "3 of other days" in publish("all.csv", *asked, "--dry-run", out="more").out
     shown = json.loads(pricdr("ledger", "show", "b26", "--json", "-").out)
     period = 7 if unit else None
-    assert shown["window"] == {"from": "2026-01-01", "until": "2027-01-01", "period": period}
+    assert shown["window"] == {"from": "2026-01-01", "until": "2027-01-01", "period": period, "after": None}
 
 
 def test_ledgers_that_follow_one_another_count_no_day_twice(pricdr):
@@ -102,6 +102,18 @@ def test_a_dry_run_shows_the_noise_of_other_clips(timed, publish):
     assert found["sigma_by_clip"]["5"] == pytest.approx(2.5 * found["sigma"], rel=0.01)
     assert "sigma by the clip: " in publish(*asked).out
     assert "sigma by the clip" not in publish("all.csv", "--dry-run").out
+
+
+def test_times_in_other_units_than_seconds_are_noticed_on_screen(here, pricdr, publish):
+    (here / "r.csv").write_text("user,item,time\nalice,dune,1772323200000\n")
+    pricdr("ledger", "init", "b26", *BUDGET, *DAYS)
+    outcome = publish("r.csv", "--users", _users(here), "--ledger", "b26")
+    assert (outcome.code, "no row has a time from 2026-01-01 until 2027-01-01" in outcome.err) == (0, True), outcome.err
+
+
+def _users(folder):
+    (folder / "users.txt").write_text("alice\nbob\n")
+    return "users.txt"
 
 
 def test_values_are_forced_period_by_period(here, publish):

@@ -239,7 +239,10 @@ def _write(output: options.JsonOutput | None, file: Path | None, balance: "Balan
     spent = {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
     common = {"ledger": None if file is None else str(file), "budget": _guarantee(balance.budget), "spent": spent}
     window = balance.budget.window
-    days = None if window is None else {"from": str(window.begin), "until": str(window.until), "period": window.days}
+    days = None
+    if window is not None:
+        dates = {"from": str(window.begin), "until": str(window.until)}
+        days = {**dates, "period": window.days, "after": balance.after}
     options.write_json(output, {**common, "window": days, "signed_by": balance.signed_by, **more})
 
 

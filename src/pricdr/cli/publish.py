@@ -306,6 +306,8 @@ def _say_input(reading: "Reading[Any]", arguments: Mapping[str, Any]) -> None:
         warn(f"no rating is at least {ratings.threshold:g}: what is published is noise alone")
     elif not len(selected):
         why = "are the user and item columns swapped, or is it another list?"
+        if ratings.window is not None and not reading.n_ratings:
+            why = f"no row has a time {ratings.window.dates}: are numbers in it seconds since 1970?"
         warn(f"no listed user rated a listed item ({why}): what is published is noise alone")
     if bounds.rating_bound is not None:
         import numpy as np

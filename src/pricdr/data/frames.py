@@ -21,7 +21,6 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.periods import Window
 from pricdr.data.reading.columns import find_columns, find_named
 from pricdr.data.reading.formats import ReadOptions, by_position, identifier, judged, typed_source
 from pricdr.data.reading.inputs import Query
@@ -35,6 +34,8 @@ from pricdr.memory import memory_limit
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pricdr.data.periods import Window
+
 Named: TypeAlias = Mapping[str, str]
 """The columns that the caller names, by role; the others are found by the names that files may use."""
 _FRAME: Final = "the data frame"
@@ -47,7 +48,7 @@ def read_frame(
     named: Named,
     *,
     with_times: bool = False,
-    window: Window | None = None,
+    window: "Window | None" = None,
 ) -> MemoryReading:
     """Return the ratings in a data frame of any kind: polars (lazy too), pandas, or a table that speaks Arrow."""
     if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr.data.ids import id_fault
-from pricdr.data.periods import Window
 from pricdr.data.reading.columns import HINT, Columns, find_columns, find_named, find_placed
 from pricdr.data.reading.text_files import (
     MAX_LINE_LENGTH,
@@ -29,6 +28,8 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from pricdr.data.periods import Window
 
 FILTERED: Final = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
@@ -158,7 +159,7 @@ class ReadOptions:
     need_rating: bool = False
     time_asked: bool = False
     """Whether the caller named the time column, so that a time that cannot be read makes a row bad."""
-    window: Window | None = None
+    window: "Window | None" = None
     """Leave out the rows of all other days, and rows without a time; one that cannot be read makes a row bad."""
 
     @classmethod

@@ -17,7 +17,6 @@ from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.csr import csr_of_cells, kept_entries
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
-from pricdr.data.periods import PeriodRatings, Window
 from pricdr.data.ratings import Ratings, require_filter
 from pricdr.data.reading.columns import (
     AMAZON_2014 as AMAZON_2014,
@@ -48,6 +47,8 @@ from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from pricdr.data.periods import PeriodRatings, Window
 
 _GOOD, _BAD, _BLANK, _OUTSIDE = range(4)
 _SHOWN: Final = 5
@@ -459,7 +460,7 @@ def number_ids(connection: "DuckDBPyConnection") -> tuple[Ids, Ids]:
     return ids[0], ids[1]
 
 
-def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str], window: Window | None = None) -> str:
+def sorted_pairs(users: str, items: str, n_items: int, columns: Sequence[str], window: "Window | None" = None) -> str:
     """Return SQL for the good rows of ids in these tables, sorted by pair, time and value: keys, and columns.
 
     In periods of a ``window`` a pair is one of a user in a period and an item.
@@ -552,8 +553,10 @@ def encode(table: RatingsTable, *, threshold: float | None = None, with_times: b
     return _reading(merged, ratings, below, times)
 
 
-def encode_periods(table: RatingsTable, *, threshold: float | None = None) -> Reading[PeriodRatings]:
+def encode_periods(table: RatingsTable, *, threshold: float | None = None) -> "Reading[PeriodRatings]":
     """Return the same for a window of periods, with repeated pairs merged within a period alone."""
+    from pricdr.data.periods import PeriodRatings  # few ratings have periods
+
     window, merged = table.options.window, _merged(table)
     assert window is not None, "who asks for periods has declared them"
     require_filter(table.filtered_by)
@@ -600,7 +603,7 @@ def read_periods_file(
     *,
     threshold: float | None = None,
     **options: Any,  # noqa: ANN401 - of read_ratings
-) -> Reading[PeriodRatings]:
+) -> "Reading[PeriodRatings]":
     """Read the same for the unit user-period, whose ``window`` is cut into periods; the memory must hold them."""
     with _table(path, threshold, options) as table:
         return encode_periods(table, threshold=threshold)
@@ -624,7 +627,7 @@ def read_ratings(
     format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MAX_BAD_ROWS,
-    window: Window | None = None,
+    window: "Window | None" = None,
     progress: Progress | bool = False,
 ) -> Ratings:
     r"""Return the ratings in one or many files; see :func:`read_ratings_file` for the rules.

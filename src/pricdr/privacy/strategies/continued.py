@@ -89,6 +89,11 @@ class Continued(LearntInRounds):
         """One."""
         return ((1.0, self.dim or 1),)
 
+    @classmethod
+    def default_dim(cls, guarantee: Guarantee) -> int | None:
+        """Return None: a series keeps its number of columns, whatever a week may cost."""
+        return None
+
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
         """Return it as it is; releases that cannot guide these users are refused."""
         self._guide_for(users)

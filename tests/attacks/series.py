@@ -148,7 +148,7 @@ def seen_of(target: SeriesTarget, rng: np.random.Generator, *, published_only: b
                 secret = one_for_all if target.reused else fresh
                 calibrated, seen = _published(target, given, worlds[0], calibrated, secret)
                 ways = given, *(strategy for strategy, _ in others)
-                exact = [_sums(*one, calibrated, secret, seen) for one in zip(ways, worlds, strict=True)]
+                exact = [sums_of(*one, calibrated, secret, seen) for one in zip(ways, worlds, strict=True)]
             for one in calibrated:
                 if one.step.published or not published_only:
                     shown = (part[one.step.name].reshape(target.copies, -1) for part in (*exact[1:], seen))
@@ -169,18 +169,18 @@ def _published(
 ) -> tuple[tuple[CalibratedStep, ...], Transcript]:
     """Return what the steps of a week gave, and the noise that is claimed for them."""
     if not target.until_near:
-        return calibrated, _sums(strategy, given, calibrated, secret)
-    exact = _sums(strategy, given, calibrated, secret, {})["rows"]
+        return calibrated, sums_of(strategy, given, calibrated, secret)
+    exact = sums_of(strategy, given, calibrated, secret, {})["rows"]
     for scale in chain((4.0, 2.0), repeat(1.0)):  # cheap at first; the draw that was near enough is paid for
         noisy = tuple(with_noise(one, scale) for one in calibrated)
         with Secret() as drawn:
-            seen = _sums(strategy, given, noisy, drawn)
+            seen = sums_of(strategy, given, noisy, drawn)
         if np.linalg.norm(seen["rows"] - exact) <= _NEAR * calibrated[-1].grid.sigma:
             return noisy, seen
     raise AssertionError
 
 
-def _sums(
+def sums_of(
     strategy: LearntInRounds,
     entries: Entries,
     calibrated: tuple[CalibratedStep, ...],
@@ -198,8 +198,8 @@ def apart(target: SeriesTarget, shown: list[GuideOf]) -> float:
     strategy, calibrated = target.week(shown)
     absent, present = (target.entries(np.array([world])) for world in (False, True))
     with Secret() as secret:
-        seen = _sums(strategy, absent, calibrated, secret)
-        exact = [_sums(strategy, one, calibrated, secret, seen) for one in (absent, present)]
+        seen = sums_of(strategy, absent, calibrated, secret)
+        exact = [sums_of(strategy, one, calibrated, secret, seen) for one in (absent, present)]
     shifts = [(exact[1][one.step.name] - exact[0][one.step.name]) / one.grid.sigma for one in calibrated]
     return float(np.sqrt(sum((shift**2).sum() for shift in shifts))) / total_mu(calibrated)
 

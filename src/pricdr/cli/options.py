@@ -112,8 +112,8 @@ def warn_of_missing(series: "Series") -> None:
 
     if missing := series.missing:
         warn(
-            f"the series has no release at place {places_said(missing)}: it failed, was lost or revoked, was not given, "
-            "or its ledger paid for something else"
+            f"the series has no release at place {places_said(missing)}: it failed, was lost or revoked, or was not "
+            "given, or the ledger paid for something else"
         )
 
 

@@ -241,7 +241,7 @@ def judge_release(folder: Path, seed: Seed, files: Files) -> None:
     release = verify(folder)
     certificate = release.certificate
     with redirect_stdout(io.StringIO()) as shown:
-        inspect(folder)
+        inspect([folder])
     unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
     require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
     require(release.matrix.shape == (certificate.users, certificate.dim), "a matrix of another shape than certified")

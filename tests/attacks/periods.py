@@ -57,7 +57,7 @@ def adding_periods(ratings: Float64Array) -> Entries:
         window=Window(YEAR.begin, YEAR.until, 31),
         has_values=False,
     )
-    return Entries.of(given, Bounds(clip=CLIP), summed=True, universe_declared=True)
+    return Entries.of(given, Bounds(clip=CLIP), summed=True)
 
 
 def last_period_counts(ratings: Float64Array) -> Entries:

@@ -10,8 +10,8 @@ import numpy as np
 
 from pricdr import Bounds
 from pricdr.privacy.accounting import mu_of
-from pricdr.strategies import JLT, SJLT
-from tests.attacks import flawed, learnt, rows, transcript, trials
+from pricdr.strategies import JLT, SJLT, Spectral
+from tests.attacks import flawed, learnt, rows, series, transcript, trials
 from tests.attacks.evidence import Tally
 from tests.attacks.projection import one_sparse
 from tests.attacks.target import Setting, settings
@@ -22,6 +22,7 @@ VALUES: Final = tuple(Setting(strategy=s, bounds=Bounds(rating_bound=5)) for s i
 MU: Final = EVERY[0].mu
 """What (4, 1e-6) allows for one rating or one user, with what the integer noise adds: the same in every setting."""
 TRIALS: Final = 8000
+SERIES_MU: Final = mu_of(series.CLAIMED, series.DELTA)
 
 Trial: TypeAlias = Callable[..., Tally]
 """Takes ``rng``."""
@@ -65,6 +66,7 @@ SEED, LEAST_SQUARES = "seed regeneration", "reconstruction, E known"
 REUSE, TOGETHER, LAST_BITS, METADATA = "noise reuse", "two releases together", "last bits", "metadata"
 MEMBERSHIP = "one rating or user, all else and E known"
 LEARNT = "learnt rows, the whole matrix, all else and the guide known"
+SERIES, DIFFERENCES = "every week of a series, all but one rating known", "every week of a series less the one before"
 SHOWN, SIMULATED = "every step shown", "published rows alone, releases simulated"
 
 
@@ -125,6 +127,15 @@ def _flawed() -> Iterator[Flawed]:
     loud = replace(ROUNDS["guided: a popular item"], noise_scale=0.25)
     run = partial(transcript.simulating_ours, loud, trials=300, training=200)
     yield Flawed(SIMULATED, "ours with a quarter of the noise", run, loud.mu)
+    for variant, make, changes in (
+        ("weeks that go on from rows without noise", series.torn, {"unpublished": True}),
+        ("μ chosen after the draw, which is repeated until it is near", series.two_alone, {"until_near": True}),
+    ):
+        yield Flawed(SERIES, variant, partial(_series, make, trials=100, **changes), SERIES_MU, surely=0.85)
+    run = partial(_series, series.crowds, 400, reused=True, trials=400, differences=True)
+    yield Flawed(DIFFERENCES, "one noise for all weeks", run, SERIES_MU, surely=0.9)
+    run = partial(_series, series.crowds, 2000, noise_scale=0.7, trials=4000)
+    yield Flawed(SERIES, "ours with 0.7 times the noise", run, SERIES_MU)
 
 
 def _ours() -> Iterator[Ours]:
@@ -153,10 +164,28 @@ def _ours() -> Iterator[Ours]:
         rounds = ROUNDS[f"{way}: a popular item"]
         run = _named(SIMULATED, transcript.simulating_ours, rounds, trials=300, training=200)
         yield Ours(f"{SIMULATED}, {way}", run, rounds.mu)
+    for target, make in (("a user whose tastes balance", series.torn), ("two users alone", series.two_alone)):
+        yield Ours(f"series, {target}", _named(SERIES, _series, make, trials=100), SERIES_MU)
+    yield Ours("series, spectral first", _named(SERIES, _series, series.tastes, Spectral(dim=1), trials=100), SERIES_MU)
+    run = _named(SERIES, _series, series.crowds, 2000, trials=4000)
+    yield Ours("series, crowds", run, SERIES_MU, reached=0.93)
+    run = _named(DIFFERENCES, _series, series.crowds, 2000, trials=4000, differences=True)
+    yield Ours("series, crowds, differences", run, SERIES_MU)
 
 
 def _named(attack: str, run: Trial, *args: Any, **rest: Any) -> Callable[..., dict[str, Tally]]:
     return lambda *, rng: {attack: run(*args, **rest, rng=rng)}
+
+
+def _series(
+    make: Callable[..., series.SeriesTarget],
+    *args: Any,
+    trials: int,
+    rng: np.random.Generator,
+    differences: bool = False,
+    **changes: Any,
+) -> Tally:
+    return series.series_tally(make(*args, **changes), trials=trials, rng=rng, differences=differences)
 
 
 def _last_bits_flawed(dim: int, *, rng: np.random.Generator) -> Tally:

@@ -45,7 +45,7 @@ from pricdr.release.inspection import Inspection, render_inspection
 from pricdr.release.readme import readme
 from pricdr.release.revocation import ENDING, FIRST_LINE, Notice, require_not_revoked
 from pricdr.signing import public_text, sign
-from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
+from pricdr.strategies import JLT, SJLT, Continued, Features, Guided, Spectral
 from tests.alignment.records import record_of
 from tests.fuzz.cases import MAX_REFUSAL_LENGTH, Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.mutations import (
@@ -126,6 +126,7 @@ def make_releases(folder: Path) -> list[Seed]:
             "sjlt": _published(SJLT(dim=4), items=_ITEMS),
             "spectral": guide,
             "guided": _published(Guided(guide=guide, dim=6)),
+            "continued": _published(Continued(before=[guide])),
             "features": _published(Features(features=features, dim=2)),
             "user": _published(JLT(dim=4), user, bounds=Bounds(clip=3.0)),
             "user spectral": _published(Spectral(dim=6), user, bounds=Bounds(clip=3.0)),
@@ -250,7 +251,7 @@ def judge_release(folder: Path, seed: Seed, files: Files) -> None:
     release = verify(folder)
     certificate = release.certificate
     with redirect_stdout(io.StringIO()) as shown:
-        inspect(folder)
+        inspect([folder])
     unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
     require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
     require(release.matrix.shape == (certificate.users, certificate.dim), "a matrix of another shape than certified")

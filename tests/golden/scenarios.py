@@ -109,10 +109,31 @@ def releases(inputs: Collection[str] = tuple(_INPUTS)) -> Figures:
                     figures[key] = {"exit": code}
                     assert "error" in error, (key, error)
                     continue
-                certificate = json.loads(Path("release/certificate.json").read_text())
-                names = ("epsilon", "delta", "unit", "sigma", "sensitivity", "mu", "grid", "users", "dim", "private")
-                figures[key] = {"rows": matrix_of("release")} | {name: certificate[name] for name in names}
+                figures[key] = _figures_of("release")
                 shutil.rmtree("release")
+    return figures
+
+
+def _figures_of(folder: str) -> Figures:
+    """Return a hash of the rows of a release, and the certificate's figures."""
+    certificate = json.loads(Path(folder, "certificate.json").read_text())
+    names = ("epsilon", "delta", "unit", "sigma", "sensitivity", "mu", "grid", "users", "dim", "private")
+    return {"rows": matrix_of(folder)} | {name: certificate[name] for name in names}
+
+
+def series() -> Figures:
+    """Publish two weeks that go on from a first one, with every unit and kind of value."""
+    figures = {}
+    for unit, unit_options in _UNITS.items():
+        for values, value_options in _INPUTS.items():
+            begin = ["publish", "source.csv", *_BASIS, "--dim", "3", *unit_options, *value_options, "--out", "weeks/1"]
+            assert run(*begin)[0] == 0
+            for week in ("2", "3"):
+                further = ["--insecure-seed", week, "--continues", "weeks", "--out", f"weeks/{week}"]
+                done = run("publish", "source.csv", *_BASIS, *further)
+                assert done[0] == 0, done
+                figures[f"week {week} / {unit} / {values}"] = _figures_of(f"weeks/{week}")
+            shutil.rmtree("weeks")
     return figures
 
 
@@ -293,6 +314,7 @@ def everything(folder: Path) -> Figures:
         lay_out(folder)
         return {
             "releases": releases(),
+            "series": series(),
             "ledger": ledgers(),
             "commands": commands(),
             "ratings files": corpus(),

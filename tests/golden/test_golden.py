@@ -33,6 +33,7 @@ def same(found, recorded):
 
 PARTS = {
     "releases": scenarios.releases,
+    "series": scenarios.series,
     "ledger": scenarios.ledgers,
     "commands": scenarios.commands,
     "ratings files": scenarios.corpus,

@@ -251,7 +251,7 @@ def test_a_file_that_is_none_is_refused(folder, spoil, name):
 
 
 CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "used": None, "not_chosen": ""}
-RELEASE = {"sha256": "0" * 64, "signed_by": None, "verified": None, "covers": None}
+RELEASE = {"sha256": "0" * 64, "signed_by": None, "verified": None, "covers": None, "source": 0}
 JSON = {
     "an extra key": {"note": "trust me"},
     "a method that is a module": {"method": "os:system"},
@@ -266,7 +266,12 @@ JSON = {
     "a release of no hash": {"releases": [{**RELEASE, "sha256": 5}]},
     "a release that is none": {"releases": [5]},
     "a release with more to say": {"releases": [{**RELEASE, "note": "trust me"}]},
-    "hundreds of releases": {"releases": [RELEASE] * 300},
+    "hundreds of releases": {"releases": [RELEASE] * 513},
+    "a release of source -1": {"releases": [{**RELEASE, "source": -1}]},
+    "a release of half a source": {"releases": [{**RELEASE, "source": 0.5}]},
+    "a release of a source true": {"releases": [{**RELEASE, "source": True}]},
+    "a release of a source far away": {"releases": [{**RELEASE, "source": 10**400}]},
+    "a release of no source": {"releases": [{name: RELEASE[name] for name in ("sha256", "signed_by", "covers")}]},
     "a use of release -1": {"chosen": {**CHOSEN, "used": [-1]}},
     "evidence above 1": {"chosen": {**CHOSEN, "evidence": [1.5]}},
     "version 10^400": {"schema_version": 10**400},
@@ -281,11 +286,11 @@ JSON = {
 }
 TEXTS = [
     "[" * 100_000,
-    '{"schema_version": 6, "config": ' + '{"a":' * 100_000,
-    '{"schema_version": 6, "config": {"a": ' + "9" * 5000 + "}}",
-    '{"schema_version": 6, "config": {"a": 1e400}}',
+    '{"schema_version": 7, "config": ' + '{"a":' * 100_000,
+    '{"schema_version": 7, "config": {"a": ' + "9" * 5000 + "}}",
+    '{"schema_version": 7, "config": {"a": 1e400}}',
     "null",
-    '{"schema_version": 6, "method": "\\ud800"}',
+    '{"schema_version": 7, "method": "\\ud800"}',
     "\ufeff{}",
 ]
 

@@ -13,7 +13,7 @@ from pricdr.data.periods import Window
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.steps import UNITS_PER_STEP, Declared, calibrate
 from pricdr.randomness import Secret, Simulation
-from pricdr.strategies import Guided, Spectral
+from pricdr.strategies import Continued, Guided, Spectral
 from tests.attacks.integer_reference import trace_steps
 from tests.attacks.transcript import GuideOf
 from tests.laws import ALPHA, has_scale, scale_p_value, shape_p_value
@@ -32,6 +32,7 @@ WAYS = {
     "guided, values": (Guided(guide=GUIDE, dim=4), Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
     "guided, one round": (Guided(guide=GUIDE, dim=8, refine=False), Unit.RATING, Bounds()),
     "guided, user": (Guided(guide=GUIDE, dim=4), Unit.USER, Bounds(clip=3.0)),
+    "continued": (Continued(before=(GUIDE, GUIDE), dim=6), Unit.RATING, Bounds()),
 }
 
 

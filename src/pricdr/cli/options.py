@@ -111,9 +111,13 @@ def read_releases(
 
 def warn_of_missing(series: "Series") -> None:
     """Warn of places of a series that no release is at."""
+    from pricdr.release.series import places_said
+
     if missing := series.missing:
-        shown = ", ".join(map(str, missing[:_MAX_WARNINGS])) + (" and more" if len(missing) > _MAX_WARNINGS else "")
-        warn(f"the series has no release at place {shown}: it failed, was lost or revoked, or was not given")
+        warn(
+            f"the series has no release at place {places_said(missing)}: it failed, was lost or revoked, or was not "
+            "given, or the ledger paid for something else"
+        )
 
 
 def name_given(registry: Registry[T], text: str) -> str:

@@ -153,8 +153,9 @@ def with_release(
         rows[places[group], part] = _unit_length(combined[group])
     in_release[places, best] = True
     if model.origin is not None:  # what it knows comes from both
-        added = tuple(replace(one, source=number) for one in origins if one.sha256 not in {each.sha256 for each in had})
-        model = replace(model, origin=replace(model.origin, releases=(*had, *added)))
+        given = tuple(replace(one, source=number) for one in origins)  # in the order of their places, the newest last
+        kept = tuple(one for one in had if one.sha256 not in {each.sha256 for each in given})
+        model = replace(model, origin=replace(model.origin, releases=(*kept, *given)))
     return _recomputed(replace(model, encoders=replace(encoders, rows=rows), in_release=in_release), places)
 
 

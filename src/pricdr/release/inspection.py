@@ -22,7 +22,7 @@ from pricdr.privacy.strategies.continued import added_up
 from pricdr.release.certificate import Certificate, alike, leaves, rounded_up, today
 from pricdr.release.folder import CERTIFICATE, MATRIX, Release, row_chunks
 from pricdr.release.readme import ReadmeSection, best_guess, in_short, of_100, percent_up, statement, trade_off_of
-from pricdr.release.series import Series, place
+from pricdr.release.series import Series, place, places_said
 from pricdr.signing import fingerprint, public_from_text
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class SeriesSummary:
     @property
     def sentences(self) -> list[str]:
         """The same in words."""
-        missing = f"; nothing at {', '.join(map(str, self.missing))}" if self.missing else ""
+        missing = f"; nothing at {places_said(self.missing)}" if self.missing else ""
         promise = (
             "nothing is promised of what is in all of them"
             if self.mu is None or self.epsilon is None

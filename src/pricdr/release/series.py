@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pricdr.release.folder import Release
 
 MAX_MEMBERS: Final = 366
+_SAID: Final = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,11 @@ def place(release: "Release") -> int:
     """Return the place of a release in its series."""
     stated = release.certificate.series
     return 1 if stated is None else stated.place
+
+
+def places_said(places: Sequence[int]) -> str:
+    """Return places as text; of many, the first few."""
+    return ", ".join(map(str, places[:_SAID])) + (" and more" if len(places) > _SAID else "")
 
 
 def series_id(release: "Release") -> str:

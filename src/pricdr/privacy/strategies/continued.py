@@ -1,7 +1,7 @@
 """``continued``: the next release of a series, along the sum of those before it and in their columns.
 
 Whatever is computed here is computed from what was published, so it is fixed given the past: theorem 4a covers the
-release for every such guide, and the releases compose adaptively (``docs/mathematics.md``, section 10).
+release for every such guide, and the releases compose adaptively (``docs/mathematics.md``, section 14).
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 
 from pricdr.arrays import BoolArray, Float64Array, IntegerArray
 from pricdr.data.ratings import Ids
-from pricdr.errors import ParameterError
+from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import Entries, Run
 from pricdr.privacy.strategies.base import GuideRows
@@ -84,6 +84,11 @@ class Continued(LearntInRounds):
         """One."""
         return ((1.0, self.dim or 1),)
 
+    @classmethod
+    def default_dim(cls, guarantee: Guarantee) -> int | None:
+        """Return None: a series keeps its number of columns, whatever a week may cost."""
+        return None
+
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
         """Return it with the columns of the series; releases that cannot guide these users are refused."""
         if not self.before:
@@ -100,4 +105,6 @@ class Continued(LearntInRounds):
         if len({release.matrix.shape[1] for release in self.before} | {self.columns}) > 1:
             raise ParameterError("the releases of a series all have the same number of columns")
         rows, present, noise = added_up(self.before, users)
+        if not present.any():
+            raise InputError("no release of the series has a row for any listed user: is it another user list?")
         return guide(rows, self.columns, sigma=noise, percentile=self.percentile, present=present, rotated=False)

@@ -42,7 +42,7 @@ from pricdr.release.inspection import Inspection, render_inspection
 from pricdr.release.readme import readme
 from pricdr.release.revocation import ENDING, FIRST_LINE, Notice, require_not_revoked
 from pricdr.signing import public_text, sign
-from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
+from pricdr.strategies import JLT, SJLT, Continued, Features, Guided, Spectral
 from tests.alignment.records import record_of
 from tests.fuzz.cases import MAX_REFUSAL_LENGTH, Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.mutations import (
@@ -118,6 +118,7 @@ def make_releases(folder: Path) -> list[Seed]:
             "spectral": guide,
             "learnt from all": _published(Spectral(dim=6, learn_from="all"), users=_USERS[:8]),
             "guided": _published(Guided(guide=guide, dim=6)),
+            "continued": _published(Continued(before=[guide])),
             "features": _published(Features(features=features, dim=2)),
             "user": _published(JLT(dim=4), user, bounds=Bounds(clip=3.0)),
             "user spectral": _published(Spectral(dim=6), user, bounds=Bounds(clip=3.0)),

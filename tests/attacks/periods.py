@@ -89,7 +89,7 @@ def calibrated(epsilon: float = 4.0) -> tuple[CalibratedStep, ...]:
     window = Window(YEAR.begin, YEAR.until, 31)
     guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=Unit.USER_PERIOD, window=window)
     bounds = Bounds(clip=CLIP)
-    declared = Declared(bounds=bounds, unit=guarantee.unit, users=FOLLOWERS + 1, items=PERIODS - 1, periods=PERIODS)
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=FOLLOWERS + 1, periods=PERIODS)
     return calibrate(_round().steps(declared), guarantee, bounds)
 
 

@@ -83,8 +83,8 @@ class SeriesTarget:
         return replace(self.further, before=shown, dim=self.first.dim)
 
     def _promised(self, strategy: LearntInRounds) -> tuple[CalibratedStep, ...]:
-        users, items = (self.copies * size for size in self.before.shape)
-        declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=items)
+        users = self.copies * self.before.shape[0]
+        declared = Declared(bounds=self.bounds, unit=self.unit, users=users)
         weekly = epsilon_of(mu_of(self.epsilon, DELTA) / self.weeks**0.5, DELTA)
         guarantee = Guarantee(epsilon=weekly, delta=DELTA, unit=self.unit)
         return calibrate(strategy.steps(declared), guarantee, self.bounds)

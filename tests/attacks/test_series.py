@@ -11,7 +11,7 @@ from pricdr import Bounds, Unit
 from pricdr.privacy.accounting import epsilon_of, mu_of
 from pricdr.strategies import Spectral
 from tests.attacks.evidence import Tally, guess_bound, refutation_power
-from tests.attacks.sensitivity import Neighbours, climb, random_item, replaced_user
+from tests.attacks.sensitivity import Neighbours, added_user, climb, random_item
 from tests.attacks.series import (
     CLAIMED,
     DELTA,
@@ -177,8 +177,8 @@ def test_climbs_over_releases_and_ratings_stop_at_the_claim(rng):
     assert 0.6 < max(best) <= 1
 
 
-def test_a_replaced_user_moves_a_week_by_no_more_than_a_user_may(rng):
-    pair = replaced_user(2, 60, 2.0)
+def test_an_added_user_moves_a_week_by_no_more_than_a_user_may(rng):
+    pair = added_user(2, 60, 2.0)
     target = SeriesTarget(
         first=Spectral(dim=2), before=pair.before, after=pair.after, bounds=Bounds(clip=2.0), unit=Unit.USER
     )

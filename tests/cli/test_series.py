@@ -59,7 +59,6 @@ def published(tmp_path_factory):
             "jlt": ("--strategy", "jlt", "--dim", 3),
             "seeded": ("--dim", 3, "--insecure-seed", 1),
             "signed": ("--sign", "key"),
-            "liked": ("--threshold", 3),
         }.items():
             run("publish", *apart, *options, "--out", name)
         run("publish", *apart, "--continues", "signed", "--sign", "key", "--out", "signed-second")
@@ -184,8 +183,7 @@ REFUSED = {
         (*continuing("weeks"), "--values", "--rating-bound", 5, "--rating-step", 1),
         "--values: --continues takes it over",
     ),
-    "a threshold": ((*continuing("weeks"), "--threshold", 3), "threshold 3.0 differs from that of the series, None"),
-    "another threshold": ((*continuing("liked"), "--threshold", 4), "threshold 4.0 differs from that of the series"),
+    "a threshold": ((*continuing("weeks"), "--threshold", 3), "--threshold: --continues takes it over"),
     "a unit of another release": (continuing("weeks", "of-users"), "must be of one series"),
     "no key": (continuing("signed"), "--sign must be the key that signed the series"),
     "another key": ((*continuing("signed"), "--sign", "other-key"), "--sign must be the key that signed the series"),

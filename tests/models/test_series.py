@@ -1,6 +1,7 @@
 """A series is one source: its releases are added up, and the sum serves people better than any of them."""
 
 from dataclasses import replace
+from math import hypot
 
 import numpy as np
 import pytest
@@ -69,9 +70,11 @@ def test_the_card_states_what_all_weeks_promise_together(world):  # noqa: F811
     first = publish(target, PROMISE, strategy=Spectral(dim=3), users=target.users)
     second = publish(target, PROMISE, strategy=Continued(before=[first]), users=target.users)
     model = RidgeRelease().fit(target, [second, first], validation=validation)
-    together = composed_epsilon([(first.certificate.mu, 1), (second.certificate.mu, 1)], 1e-6)
+    mus = first.certificate.mu, second.certificate.mu
+    together = composed_epsilon([(mu, 1) for mu in mus], 1e-6)
     (card,) = ModelCard("model", model).releases
-    assert card.promise.startswith(f"ε = {rounded_up(together, 4):g}, δ = 1e-06, for one rating in all 2 releases")
+    figures = f"ε = {rounded_up(together, 4):g}, δ = 1e-06, μ = {rounded_up(hypot(*mus), 4):g}"
+    assert card.promise.startswith(f"{figures}, for one rating in all 2 releases")
     assert card.origin.sha256 == second.sha256()
 
 

@@ -113,6 +113,8 @@ def test_who_has_no_time_is_in_no_period_and_a_time_that_cannot_be_read_is_refus
     for columns in (None, "user=user,item=item,time=time"):
         reading = read_ratings_file(file, window=YEAR, columns=columns)
         assert (reading.ratings.users, list(reading.dropped.values())) == (("u0",), [1])
+    file.write_text(csv([(0, 0, 1, BEGIN), (1, 1, 1, "  ")]))
+    assert read_ratings(file, window=YEAR).users == ("u0",)
     file.write_text(csv([(0, 0, 1, BEGIN), (1, 1, 1, "last May")]))
     with pytest.raises(InputError, match=r"row 2 .*'last May' is not a time"):
         read_ratings(file, window=YEAR)

@@ -171,10 +171,7 @@ class Ratings(RatingsSource):
 
     def at_least(self, threshold: float) -> "Ratings":
         """Keep the pairs rated at least ``threshold``. All users and items stay, so this is not a filter by counts."""
-        if not self.has_values:
-            raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
-        if not abs(threshold) <= MAX_SCALE:
-            raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
+        require_threshold(threshold, has_values=self.has_values)
         return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":
@@ -219,6 +216,14 @@ class Ratings(RatingsSource):
     def disclosing(self, filtered_by: str) -> "Ratings":
         """Return the same ratings, marked as filtered by counts."""
         return replace(self, filtered_by=filtered_by)
+
+
+def require_threshold(threshold: float, *, has_values: bool) -> None:
+    """Refuse a threshold that no certificate can state, and one for ratings without values."""
+    if not has_values:
+        raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
+    if not abs(threshold) <= MAX_SCALE:
+        raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
 
 
 def require_filter(text: str | None) -> None:

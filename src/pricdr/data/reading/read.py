@@ -17,7 +17,7 @@ from pricdr.arrays import BoolArray, Float64Array, IntArray
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.csr import csr_of_cells, kept_entries
 from pricdr.data.ids import CONTROLS_IN_RE2, MAX_ID_LENGTH, Ids
-from pricdr.data.ratings import Ratings, require_filter
+from pricdr.data.ratings import Ratings, require_filter, require_threshold
 from pricdr.data.reading.columns import (
     AMAZON_2014 as AMAZON_2014,
     AMAZON_2018 as AMAZON_2018,
@@ -211,7 +211,7 @@ class RatingsTable:
         """Return the rows of a source with their values, and whether they are good."""
         columns = ", ".join(f'{source.roles.get(role, ("NULL",))[0]} AS "{name}"' for role, name in _VALUES.items())
         if self.options.window is not None:
-            columns += f", coalesce({source.roles['time'][1]}::VARCHAR, '') AS moment"
+            columns += f", trim(coalesce({source.roles['time'][1]}::VARCHAR, '')) AS moment"
         taken = f"SELECT {source.blank} AS blank, {source.valid} AS valid, {columns}{also} FROM {source.rows}"
         checks = ["valid"] + ["isfinite(value)"] * ("rating" in source.roles)
         if self.options.window is not None:  # whoever has no time is in no period
@@ -560,8 +560,8 @@ def encode_periods(table: RatingsTable, *, threshold: float | None = None) -> "R
     window, merged = table.options.window, _merged(table)
     assert window is not None, "who asks for periods has declared them"
     require_filter(table.filtered_by)
-    if threshold is not None and not table.has_values:
-        raise InputError("a threshold needs ratings, and there is no rating column")
+    if threshold is not None:
+        require_threshold(threshold, has_values=table.has_values)
     owners, rows = np.unique(merged.rows, return_inverse=True)
     matrix = csr_of_cells(rows, merged.columns, merged.values, (len(owners), len(merged.items)))
     everything = matrix.nnz

@@ -17,7 +17,7 @@ import numpy as np
 from pricdr._transfer import transfer
 from pricdr.data.ratings import Ids, position_of
 from pricdr.data.splits import HeldOut
-from pricdr.experiments.arms import Arm, ReleaseSpec
+from pricdr.experiments.arms import Arm
 from pricdr.experiments.records import Number, Whole, record
 from pricdr.experiments.results import Provenance, append, provenance, read_lines
 from pricdr.experiments.runner import seeded_release
@@ -33,8 +33,7 @@ from pricdr.training.checkpoints import Checkpoints
 from pricdr.training.run_log import NO_LOG, RunLog
 
 SPECS: Final = Path(__file__).parents[1] / "specs"
-ARM: Final = "HeteroCDR on BPR, spectral, ε = 4"
-RELEASE: Final = ReleaseSpec(strategy="spectral", epsilon=8)
+ARM: Final = "spectral, ε = 8"
 SEEDS: Final = (2, 3, 4)
 LATE: Final = 0.2
 """Share of the users who come after training."""
@@ -70,8 +69,8 @@ def main() -> None:
     parser.add_argument("--networks", type=Path, help="folder to keep networks in: one that is there takes no time")
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
     given = parser.parse_args()
-    (spec,) = (one for one in read_specs(SPECS / "bases.toml", SPECS / "tuned") if one.data.name == "movie_music")
-    (arm,) = (one for one in spec.arms if one.name == ARM)
+    (spec,) = (one for one in read_specs(SPECS / "frontier.toml", SPECS / "tuned") if one.data.name == "movie_music")
+    (arm,) = (replace(one, settings={**one.settings, "base": "bpr"}) for one in spec.arms if one.name == ARM)
     task = load_task(spec.data, given.data)
     log = NO_LOG if given.networks is None else RunLog(checkpoints=Checkpoints(finished=given.networks))
     for seed in sorted({*given.seeds} - {one.seed for one in read_folded_in(given.out)}):
@@ -86,8 +85,9 @@ def measured(task: Task, arm: Arm, seed: int, log: RunLog) -> FoldedIn:
     everyone = split.train.users
     late = Simulation(seed).generator("latecomers").random(len(everyone)) < LATE
     known = tuple(compress(everyone, ~late))
-    release = seeded_release(task.pair.source.select(users=known), RELEASE, seed)
-    newer = seeded_release(task.pair.source, RELEASE, 1_000 + seed)
+    assert arm.release is not None
+    release = seeded_release(task.pair.source.select(users=known), arm.release, seed)
+    newer = seeded_release(task.pair.source, arm.release, 1_000 + seed)
     seconds: dict[str, float] = {}
 
     def timed(step: str, work: Callable[[], T]) -> T:

@@ -20,6 +20,8 @@ ROOT: Final = Path(__file__).parents[2]
 METRIC: Final = "NDCG@10"
 EPSILONS: Final = (8, 4, 2, 1, 0.5)
 DOUBAN: Final = "Douban Book→Music"
+SEVERAL: Final = tuple((target, users) for target in ("movie", "music", "book") for users in ("every", "any"))
+"""Targets of two sources, and whose users: those of every domain, or of any source."""
 DUPLICATES: Final = {"movie_music": (139, 2_089, 81_830), "electronics_cell": (381, 13_544, 125_712)}
 """Items in both domains, their ratings, all target ratings; ``tests/data/test_realdata.py`` counts them on the data."""
 
@@ -57,6 +59,20 @@ class Experiment:
         """Return by how much an arm is above another, seed by seed."""
         pairs = zip(self._values(arm, stratum), self._values(base, stratum), strict=True)
         return mean(own - other for own, other in pairs)
+
+    def over_better(self, epsilon: float, stratum: str) -> Measurement:
+        """Return by how much releases of two sources are above the better one of them alone."""
+        alone = [f"{source}, ε = {epsilon:g}" for source in ("A", "B")]
+        better = max(alone, key=lambda arm: self.ndcg(arm, stratum).value)
+        return self.gain(f"A and B, ε = {epsilon:g}", stratum, base=better)
+
+    def used(self, arm: str, releases: int = 2) -> int:
+        """Return in how many trainings an arm of several releases used that many of them."""
+        return sum(len(result.releases_used or ()) == releases for result in self.by_arm[arm])
+
+    def refused(self, arm: str) -> int:
+        """Return in how many trainings an arm trusted no release."""
+        return self.found.arms[arm].refused()[0]
 
     def share(self, arm: str) -> Measurement:
         """Return what cold users keep of the gain that the ceiling reaches in plaintext."""
@@ -186,6 +202,7 @@ def page() -> str:
     environment.filters |= {"percent": percent, "figure": figure, "short": short, "decimal": decimal, "signed": signed}
     return environment.get_template("results.md.j2").render(
         tables={name: Experiment(name) for name in specs() if (ROOT / "results" / f"{name}.jsonl").exists()},
+        several={at: Experiment("sources_{}_{}".format(*at)) for at in SEVERAL},
         synthetic=Synthetic(),
         duplicates=DUPLICATES,
         paper=paper_rows(),

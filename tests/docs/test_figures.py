@@ -111,3 +111,25 @@ def test_the_paper_s_order_on_douban_turns_round():
     assert all(above[name] > 2 * pair.ndcg(arms[name], "warm").error for name in above)
     # Errors there are as large as the gains.
     assert Experiment("frontier_douban_book_music").share("guided, ε = 4").error > 0.25
+
+
+def test_what_the_page_says_of_two_sources_holds():
+    pairs = {at: Experiment("sources_{}_{}".format(*at)) for at in results.SEVERAL}
+    worst = min(
+        (gain.value / gain.error, at, epsilon, stratum)
+        for at, pair in pairs.items()
+        for epsilon in (8, 4)
+        for stratum in ("warm", "cold")
+        if (gain := pair.over_better(epsilon, stratum)).error
+    )
+    assert worst[1:3] == (("book", "every"), 8)
+    assert -2 < worst[0] < -1
+    for users in ("every", "any"):
+        gain = pairs["movie", users].over_better(8, "cold")
+        assert gain.value > 2 * gain.error
+        assert all(pairs[target, users].refused("A, ε = 4") == 5 for target in ("music", "book"))
+    for pair in pairs.values():
+        assert all(pair.refused(control) == 5 for control in pair.controls())
+        for epsilon in (8, 4):
+            both, beside = (f"A and B, {more}ε = {epsilon}" for more in ("", "beside worthless ones, "))
+            assert [one.figures for one in pair.by_arm[both]] == [one.figures for one in pair.by_arm[beside]]

@@ -113,6 +113,18 @@ def test_the_paper_s_order_on_douban_turns_round():
     assert Experiment("frontier_douban_book_music").share("guided, ε = 4").error > 0.25
 
 
+def test_what_the_page_says_of_a_base_holds():
+    pair, both = Experiment("bases_douban_book_music"), "HeteroCDR on BPR, spectral, ε = 4"
+    for alone in ("DMF", "BPR"):
+        gain = pair.gain(both, "warm", alone)
+        assert gain.value > 2 * gain.error
+    cold = pair.gain(both, "cold", "HeteroCDR, spectral, ε = 4")
+    assert abs(cold.value) < cold.error
+    assert all(result.trust["warm"] == 0 for result in pair.by_arm[both])
+    assert all(pair.refused(control) == 5 for control in pair.controls())
+    assert all(pair.ndcg(control, "warm") == pair.ndcg(both, "warm") for control in pair.controls())
+
+
 def test_what_the_page_says_of_two_sources_holds():
     pairs = {at: Experiment("sources_{}_{}".format(*at)) for at in results.SEVERAL}
     worst = min(

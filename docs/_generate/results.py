@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from benchmarks.fold_in import read_folded_in
 from benchmarks.frontier_table import read_synthetic, share as synthetic_share
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -129,6 +130,30 @@ class Synthetic:
         return kept.value
 
 
+class FoldedIn:
+    """The committed results of folding in, beside training again."""
+
+    def __init__(self) -> None:
+        self.results = read_folded_in(ROOT / "results" / "fold_in.jsonl")
+
+    def ndcg(self, kind: str, how: str) -> Measurement:
+        """Return NDCG@10 of users of one kind, a mean over seeds."""
+        return mean(one.ndcg[kind][how] for one in self.results)
+
+    def lost(self, kind: str) -> Measurement:
+        """Return by how much folding in is above training again, seed by seed."""
+        return mean(one.ndcg[kind]["folded in"] - one.ndcg[kind]["trained again"] for one in self.results)
+
+    def users(self, kind: str) -> str:
+        """Return how many users of a kind were evaluated, over all seeds: from the fewest to the most."""
+        counts = sorted({one.users[kind] for one in self.results})
+        return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+
+    def seconds(self, *steps: str) -> float:
+        """Return the mean seconds of a processor that some steps took together."""
+        return sum(mean(one.seconds[step] for one in self.results).value for step in steps)
+
+
 def mean(values: Iterable[float]) -> Measurement:
     """Return what was measured with each seed, in the order of the seeds."""
     return Measurement(dict(enumerate(values)))
@@ -204,6 +229,7 @@ def page() -> str:
         tables={name: Experiment(name) for name in specs() if (ROOT / "results" / f"{name}.jsonl").exists()},
         several={at: Experiment("sources_{}_{}".format(*at)) for at in SEVERAL},
         synthetic=Synthetic(),
+        folded=FoldedIn(),
         duplicates=DUPLICATES,
         paper=paper_rows(),
         trusted=trusted,

@@ -145,3 +145,16 @@ def test_what_the_page_says_of_two_sources_holds():
         for epsilon in (8, 4):
             both, beside = (f"A and B, {more}ε = {epsilon}" for more in ("", "beside worthless ones, "))
             assert [one.figures for one in pair.by_arm[both]] == [one.figures for one in pair.by_arm[beside]]
+
+
+def test_what_the_page_says_of_folding_in_holds():
+    folded = results.FoldedIn()
+    cold, warm, known = (folded.lost(kind) for kind in ("cold newcomers", "warm newcomers", "cold users known before"))
+    assert abs(cold.value) < cold.error
+    assert warm.value < -2 * warm.error
+    assert known.value > -known.error
+    for kind in ("cold newcomers", "warm newcomers"):
+        popular, own = folded.ndcg(kind, "popularity"), folded.ndcg(kind, "folded in")
+        assert own.value - popular.value > 2 * own.error
+    gains = [one.ndcg["cold users known before"] for one in folded.results]
+    assert all(one["folded in"] > one["before"] for one in gains)

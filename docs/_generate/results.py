@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from benchmarks.fold_in import read_folded_in
 from benchmarks.frontier_table import read_synthetic, share as synthetic_share
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -20,6 +21,8 @@ ROOT: Final = Path(__file__).parents[2]
 METRIC: Final = "NDCG@10"
 EPSILONS: Final = (8, 4, 2, 1, 0.5)
 DOUBAN: Final = "Douban Book→Music"
+SEVERAL: Final = tuple((target, users) for target in ("movie", "music", "book") for users in ("every", "any"))
+"""Targets of two sources, and whose users: those of every domain, or of any source."""
 DUPLICATES: Final = {"movie_music": (139, 2_089, 81_830), "electronics_cell": (381, 13_544, 125_712)}
 """Items in both domains, their ratings, all target ratings; ``tests/data/test_realdata.py`` counts them on the data."""
 
@@ -57,6 +60,20 @@ class Experiment:
         """Return by how much an arm is above another, seed by seed."""
         pairs = zip(self._values(arm, stratum), self._values(base, stratum), strict=True)
         return mean(own - other for own, other in pairs)
+
+    def over_better(self, epsilon: float, stratum: str) -> Measurement:
+        """Return by how much releases of two sources are above the better one of them alone."""
+        alone = [f"{source}, ε = {epsilon:g}" for source in ("A", "B")]
+        better = max(alone, key=lambda arm: self.ndcg(arm, stratum).value)
+        return self.gain(f"A and B, ε = {epsilon:g}", stratum, base=better)
+
+    def used(self, arm: str, releases: int = 2) -> int:
+        """Return in how many trainings an arm of several releases used that many of them."""
+        return sum(len(result.releases_used or ()) == releases for result in self.by_arm[arm])
+
+    def refused(self, arm: str) -> int:
+        """Return in how many trainings an arm trusted no release."""
+        return self.found.arms[arm].refused()[0]
 
     def share(self, arm: str) -> Measurement:
         """Return what cold users keep of the gain that the ceiling reaches in plaintext."""
@@ -111,6 +128,30 @@ class Synthetic:
         kept = synthetic_share(self.results, arm, epsilon, users)
         assert kept is not None
         return kept.value
+
+
+class FoldedIn:
+    """The committed results of folding in, beside training again."""
+
+    def __init__(self) -> None:
+        self.results = read_folded_in(ROOT / "results" / "fold_in.jsonl")
+
+    def ndcg(self, kind: str, how: str) -> Measurement:
+        """Return NDCG@10 of users of one kind, a mean over seeds."""
+        return mean(one.ndcg[kind][how] for one in self.results)
+
+    def lost(self, kind: str) -> Measurement:
+        """Return by how much folding in is above training again, seed by seed."""
+        return mean(one.ndcg[kind]["folded in"] - one.ndcg[kind]["trained again"] for one in self.results)
+
+    def users(self, kind: str) -> str:
+        """Return how many users of a kind were evaluated, over all seeds: from the fewest to the most."""
+        counts = sorted({one.users[kind] for one in self.results})
+        return " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+
+    def seconds(self, *steps: str) -> float:
+        """Return the mean seconds of a processor that some steps took together."""
+        return sum(mean(one.seconds[step] for one in self.results).value for step in steps)
 
 
 def mean(values: Iterable[float]) -> Measurement:
@@ -186,7 +227,9 @@ def page() -> str:
     environment.filters |= {"percent": percent, "figure": figure, "short": short, "decimal": decimal, "signed": signed}
     return environment.get_template("results.md.j2").render(
         tables={name: Experiment(name) for name in specs() if (ROOT / "results" / f"{name}.jsonl").exists()},
+        several={at: Experiment("sources_{}_{}".format(*at)) for at in SEVERAL},
         synthetic=Synthetic(),
+        folded=FoldedIn(),
         duplicates=DUPLICATES,
         paper=paper_rows(),
         trusted=trusted,

@@ -139,3 +139,50 @@ def test_what_the_privacy_officer_reads_of_each_epsilon_is_computed():
         assert f"{exact:.2f}" == mu
         assert ceil(100 * norm.cdf(exact / 2)) == int(guesses)
         assert ceil(100 * norm.cdf(norm.ppf(0.05) + exact)) == int(detected)
+
+
+def test_what_the_page_says_of_a_base_holds():
+    pair, both = Experiment("bases_douban_book_music"), "HeteroCDR on BPR, spectral, ε = 4"
+    for alone in ("DMF", "BPR"):
+        gain = pair.gain(both, "warm", alone)
+        assert gain.value > 2 * gain.error
+    cold = pair.gain(both, "cold", "HeteroCDR, spectral, ε = 4")
+    assert abs(cold.value) < cold.error
+    assert all(result.trust["warm"] == 0 for result in pair.by_arm[both])
+    assert all(pair.refused(control) == 5 for control in pair.controls())
+    assert all(pair.ndcg(control, "warm") == pair.ndcg(both, "warm") for control in pair.controls())
+
+
+def test_what_the_page_says_of_two_sources_holds():
+    pairs = {at: Experiment("sources_{}_{}".format(*at)) for at in results.SEVERAL}
+    worst = min(
+        (gain.value / gain.error, at, epsilon, stratum)
+        for at, pair in pairs.items()
+        for epsilon in (8, 4)
+        for stratum in ("warm", "cold")
+        if (gain := pair.over_better(epsilon, stratum)).error
+    )
+    assert worst[1:3] == (("book", "every"), 8)
+    assert -2 < worst[0] < -1
+    for users in ("every", "any"):
+        gain = pairs["movie", users].over_better(8, "cold")
+        assert gain.value > 2 * gain.error
+        assert all(pairs[target, users].refused("A, ε = 4") == 5 for target in ("music", "book"))
+    for pair in pairs.values():
+        assert all(pair.refused(control) == 5 for control in pair.controls())
+        for epsilon in (8, 4):
+            both, beside = (f"A and B, {more}ε = {epsilon}" for more in ("", "beside worthless ones, "))
+            assert [one.figures for one in pair.by_arm[both]] == [one.figures for one in pair.by_arm[beside]]
+
+
+def test_what_the_page_says_of_folding_in_holds():
+    folded = results.FoldedIn()
+    cold, warm, known = (folded.lost(kind) for kind in ("cold newcomers", "warm newcomers", "cold users known before"))
+    assert abs(cold.value) < cold.error
+    assert warm.value < -2 * warm.error
+    assert known.value > -known.error
+    for kind in ("cold newcomers", "warm newcomers"):
+        popular, own = folded.ndcg(kind, "popularity"), folded.ndcg(kind, "folded in")
+        assert own.value - popular.value > 2 * own.error
+    gains = [one.ndcg["cold users known before"] for one in folded.results]
+    assert all(one["folded in"] > one["before"] for one in gains)

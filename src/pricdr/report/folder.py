@@ -15,7 +15,7 @@ from pricdr.progress import Progress, silent
 from pricdr.untrusted import Folder
 
 LINES: Final = ".jsonl"
-SYNTHETIC: Final = "frontier_synthetic.jsonl"
+BENCHMARKS: Final = ("frontier_synthetic.jsonl", "fold_in.jsonl")
 TABLE3: Final = "table3.json"
 SEARCH: Final = "search"
 MAX_ENTRIES: Final = 10_000
@@ -50,7 +50,7 @@ def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:
     for name in _names(searches) if searches.is_dir() else ():
         if name.endswith(LINES):
             trials[name.removesuffix(LINES)] = tuple(read_lines(_plain(searches / name), Trial))
-    claimed = {f"{stem}{LINES}" for stem in stems} | {SYNTHETIC}
+    claimed = {f"{stem}{LINES}" for stem in stems} | {*BENCHMARKS}
     unclaimed = tuple(name for name in names if name.endswith(LINES) and name not in claimed)
     return ResultsFolder(path, tuple(_beside(one, experiments) for one in experiments), trials, unclaimed)
 

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from docs._generate import frontier_figure
 from pricdr.errors import plain
+from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments import measured
 from pricdr.experiments.measured import Measurement
 from pricdr.experiments.paper import table2
@@ -23,6 +24,11 @@ EPSILONS: Final = (8, 4, 2, 1, 0.5)
 DOUBAN: Final = "Douban Book→Music"
 SEVERAL: Final = tuple((target, users) for target in ("movie", "music", "book") for users in ("every", "any"))
 """Targets of two sources, and whose users: those of every domain, or of any source."""
+LARGER: Final = (
+    *(f"douban_{users}" for users in ("500", "1000", "2000", "4000", "book_music", "music_book")),
+    *(f"joined_{pair}" for pair in ("movie_music", "movie_book", "music_book")),
+)
+"""Data of ``specs/larger.toml``, in the order of its table."""
 DUPLICATES: Final = {"movie_music": (139, 2_089, 81_830), "electronics_cell": (381, 13_544, 125_712)}
 """Items in both domains, their ratings, all target ratings; ``tests/data/test_realdata.py`` counts them on the data."""
 
@@ -173,6 +179,12 @@ def figure(found: Measurement) -> str:
     return str(found).replace("-", "−")
 
 
+def sure(found: Measurement) -> str:
+    """Return a difference, bold where its 95 % interval lies above 0."""
+    text = f"{signed(found.value)} ± {short(Measurement({0: found.error}), 4)}"
+    return f"**{text}**" if found.verdict is Verdict.HELPS else text
+
+
 def short(found: Measurement, digits: int = 3) -> str:
     """Return a metric with three digits, for sentences."""
     return f"{found.value:.{digits}f}".replace("0.", ".", 1).replace("-", "−")
@@ -225,9 +237,11 @@ def page() -> str:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )  # Markdown, not HTML: nothing is escaped, and every value is ours
     environment.filters |= {"percent": percent, "figure": figure, "short": short, "decimal": decimal, "signed": signed}
+    environment.filters["sure"] = sure
     return environment.get_template("results.md.j2").render(
         tables={name: Experiment(name) for name in specs() if (ROOT / "results" / f"{name}.jsonl").exists()},
         several={at: Experiment("sources_{}_{}".format(*at)) for at in SEVERAL},
+        larger=LARGER,
         synthetic=Synthetic(),
         folded=FoldedIn(),
         duplicates=DUPLICATES,

@@ -10,6 +10,7 @@ from docs._generate.results import DUPLICATES, ROOT, Experiment, figure, percent
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.measured import Measurement
 
 ARMS = ("popularity", "guided, ε = 4", "DDTCDR (plaintext)")
@@ -151,6 +152,31 @@ def test_what_the_page_says_of_a_base_holds():
     assert all(result.trust["warm"] == 0 for result in pair.by_arm[both])
     assert all(pair.refused(control) == 5 for control in pair.controls())
     assert all(pair.ndcg(control, "warm") == pair.ndcg(both, "warm") for control in pair.controls())
+
+
+def test_what_the_page_says_of_larger_data_holds():
+    pairs = {name: Experiment(f"larger_{name}") for name in results.LARGER}
+
+    def sure(name, *arms):
+        return [pairs[name].gain(arm).verdict is Verdict.HELPS for arm in arms]
+
+    own = [f"spectral, ε = {epsilon}" for epsilon in (8, 4, 2, 1)]
+    assert sure("douban_500", "spectral, without noise", *own) == [False] * 5
+    assert sure("douban_1000", "spectral, without noise", *own) == [True] + [False] * 4
+    assert sure("douban_1000", "guided, ε = 4") == [True]
+    assert sure("douban_2000", *own[:2]) == [True, True]
+    assert all(sure(name, *own) == [True] * 4 for name in ("douban_4000", "douban_book_music"))
+    assert [sure(f"joined_{pair}", *own[:3]) for pair in ("movie_music", "movie_book", "music_book")] == [
+        [False] * 3,
+        [False] * 3,
+        [True] * 3,
+    ]
+    for pair in (pairs["joined_movie_music"], pairs["joined_movie_book"]):
+        guided = pair.gain("guided, ε = 8")
+        assert guided.verdict is Verdict.HELPS
+        assert pair.gain("guided, ε = 16").value > pair.gain("spectral, without noise").value
+    assert not any(any(sure(name, "jlt, ε = 8", "jlt, ε = 4")) for name in pairs)
+    assert sum(pair.refused(control) for pair in pairs.values() for control in pair.controls()) == 90
 
 
 def test_what_the_page_says_of_two_sources_holds():

@@ -117,7 +117,8 @@ class TestGuided(StrategyContract):
 
 def test_the_contracts_cover_every_strategy():
     contracts = (TestJLT, TestSJLT, TestFeatures, TestSpectral, TestGuided)
-    assert {contract.strategy.name for contract in contracts} == set(BY_NAME.own)
+    # A series is of one unit, and the contract asks for both: it has tests of its own (tests/privacy/test_series.py).
+    assert {contract.strategy.name for contract in contracts} == set(BY_NAME.own) - {"continued"}
 
 
 class Longer(JLT):

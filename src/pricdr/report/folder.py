@@ -15,7 +15,7 @@ from pricdr.progress import Progress, silent
 from pricdr.untrusted import Folder
 
 LINES: Final = ".jsonl"
-BENCHMARKS: Final = ("frontier_synthetic.jsonl", "fold_in.jsonl")
+BENCHMARKS: Final = ("frontier_synthetic.jsonl", "fold_in.jsonl", "new_year.jsonl", "series.jsonl")
 TABLE3: Final = "table3.json"
 SEARCH: Final = "search"
 MAX_ENTRIES: Final = 10_000

@@ -4,7 +4,7 @@ import re
 from math import ceil, exp
 
 import pytest
-from benchmarks import series
+from benchmarks import new_year, series
 from docs._generate import results
 from docs._generate.results import DUPLICATES, ROOT, Experiment, figure, percent, short
 from scipy.optimize import brentq
@@ -62,6 +62,16 @@ def test_the_page_for_operators_says_what_a_series_keeps():
     controls = [one for one in found if one.plan.rows != series.OWN]
     assert len(controls) == 20
     assert all(value == one.popularity for one in controls for value in one.sum.values())
+
+
+def test_the_page_for_operators_says_what_crossing_into_a_year_keeps():
+    found = new_year.read_two_years(ROOT / "results" / "new_year.jsonl")
+    rows = new_year.table(found)
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert [row for row in page.splitlines() if " a year | " in row] == rows
+    assert len(found) == 20
+    for one in found:
+        assert one.ndcg["went on"]["13"] >= one.ndcg["began anew"]["13"]
 
 
 def test_at_epsilon_one_a_quarter_to_a_half_is_left_as_the_readme_says():

@@ -12,7 +12,15 @@ from scipy.stats import norm
 from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.release.certificate import Certificate
-from pricdr.release.inspection import COVERED, GROUPS, NO_LIMIT, Inspection, difference, render_inspection
+from pricdr.release.inspection import (
+    COVERED,
+    GROUPS,
+    NO_LIMIT,
+    Inspection,
+    SeriesSummary,
+    difference,
+    render_inspection,
+)
 from pricdr.signing import public_text
 from pricdr.strategies import JLT, SJLT, Spectral
 from tests.pages.parsed import require_self_contained
@@ -259,3 +267,11 @@ def test_the_sentences_say_by_how_much(saved):
 def test_every_field_of_a_certificate_is_compared():
     """A field that somebody adds must be put into a group, or two releases that differ in it would look the same."""
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(Certificate.model_fields)
+
+
+def test_what_a_series_costs_is_never_understated():
+    costs = SeriesSummary(
+        **{"places": (1, 2), "missing": (), "users": 3, "mu": 1.23411, "epsilon": 5.43211, "delta": 1e-6},
+        **{"noise_in_newest": 0.5, "noise_in_sum": 0.4},
+    )
+    assert "epsilon = 5.433 at delta = 1e-06 (mu = 1.235)" in costs.sentences[1]

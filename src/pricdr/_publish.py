@@ -7,7 +7,7 @@ matrix.
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -86,9 +86,10 @@ class Prepared:
     def series_at(self, balance: Balance | None) -> SeriesStatement | None:
         """Return the place in the series: one release that was paid for and never arrived leaves its own empty."""
         series, line = self.draft.series, None if self.before is None else self.before.certificate.ledger
-        if series is None or balance is None or line is None or line.opening != balance.opening:
+        if series is None or balance is None or line is None or line.opening not in (balance.opening, balance.after):
             return series
-        ahead = max(1, len(balance.spends) - line.releases)
+        counted = line.releases if line.opening == balance.opening else 0  # by this ledger, not by the one before it
+        ahead = max(1, len(balance.spends) - counted)
         return series.model_copy(update={"place": series.before_place + ahead})
 
     @property
@@ -428,9 +429,9 @@ def _continuing(
     strategy: Continued, guarantee: Guarantee, bounds: Bounds, threshold: float | None, *, promises: bool
 ) -> tuple[Continued, Release, SeriesStatement]:
     """Return the strategy along releases that were checked, the newest of them, and what the certificate says."""
-    for release in strategy.before:
+    for release in strategy.before if isinstance(strategy.before, Sequence) else (None,):
         if not isinstance(release, Release):
-            raise InputError("a series goes on from releases (pricdr.Release.load)")
+            raise InputError("a series goes on from releases (pricdr.Release.load), in a list")
         if promises and not release.certificate.private:
             raise InputError(
                 f"the release at place {place(release)} of the series is NOT PRIVATE: begin another series"
@@ -440,6 +441,7 @@ def _continuing(
     c = newest.certificate
     for what, own, theirs in (
         ("unit", guarantee.unit.value, c.unit),
+        ("days of a period", *(None if one is None else one.days for one in (guarantee.window, c.window))),
         ("bounds", bounds_statement(bounds), c.bounds),
         ("threshold", threshold, c.input.threshold),
     ):

@@ -193,6 +193,10 @@ REFUSED = {
         "at place 2 of the series has the signer nobody",
     ),
     "no such folder": (continuing("nowhere"), "nowhere"),
+    "a setting of guides": (
+        (*continuing("weeks"), *config(allow_not_private_guide=True)),
+        "allow-not-private-guide is about a guide, and there is no --guide",
+    ),
     "no releases": (("--strategy", "continued"), "--strategy continued needs --continues: the releases before it"),
     "a budget of another unit": (continuing("of-users"), "counts in unit rating, this release in unit user"),
 }
@@ -262,6 +266,36 @@ def test_the_target_trains_with_the_sum_and_folds_in_the_next_week(here, pricdr)
     mixed = pricdr("recommend", "model", "--release", "weeks", "--release", "foreign", "--out", "other.csv")
     assert mixed.code == 2
     assert "must be of one series, got 2 series" in mixed.err
+
+
+@pytest.fixture
+def split(here, pricdr):
+    """A split of a target, and on it a model of the series and one without; names of weeks are not in their order."""
+    rng = np.random.default_rng(1)
+    lines = [f"{USERS[at]},book{at % 3}-{item},5" for at in range(70) for item in rng.choice(120, 12, replace=False)]
+    Path("target.csv").write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    for week in (1, 2, 3, 4):
+        Path(f"weeks/{week}").rename(f"weeks/{5 - week}-weeks-ago")
+    for given in (
+        ("split", "target.csv", "--out", "split"),
+        ("train", "split", "--method", "ridge-release", "--release", "weeks", "--out", "measured"),
+        ("train", "split", "--method", "popularity", "--out", "popular"),
+    ):
+        assert pricdr(*given).code == 0
+    return "split"
+
+
+def test_training_again_like_a_measured_model_knows_its_series(split, pricdr):
+    again = pricdr("train", "target.csv", "--like", "measured", "--release", "weeks", "--out", "final")
+    assert again.code == 0
+    assert "these are not the releases" not in again.err
+
+
+def test_repeating_takes_the_folder_of_a_series(split, pricdr):
+    told = pricdr(
+        "evaluate", "measured", "popular", split, "--repeat", 2, "--target", "target.csv", "--release", "weeks"
+    )
+    assert (told.code, told.err) == (0, "")
 
 
 def test_a_plan_with_a_larger_first_release_adds_up_to_the_budget(here, pricdr, refused):

@@ -104,3 +104,13 @@ def test_the_whole_series_takes_the_place_of_the_week_that_a_model_has(world, we
     assert np.corrcoef(again.user_vectors.ravel(), folded.user_vectors.ravel())[0, 1] > 0.99  # not added twice
     later = model.with_release(weeks[3])
     assert [one.sha256 for one in later.origin.releases] == [weeks[1].sha256(), weeks[3].sha256()]
+
+
+def test_the_card_numbers_sources_as_the_model_does(world, weeks, tastes):  # noqa: F811
+    """Also where a later release of the first source is recorded after those of the second."""
+    target, validation = world
+    other = release_with_rows(tastes[:, :2].astype(np.float32), tuple(f"u{n:03d}" for n in range(USERS)))
+    model = RidgeRelease().fit(target, [weeks[0], other], validation=validation)
+    first, second = model.origin.releases
+    folded = replace(model, origin=replace(model.origin, releases=(second, first)))
+    assert [one.origin.source for one in ModelCard("model", folded).releases] == [0, 1]

@@ -1,12 +1,14 @@
 """A series: what a week may go on from, what it makes of the weeks before it, and who is in it no more."""
 
 from dataclasses import replace
+from datetime import date
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
+from pricdr.data.periods import PeriodRatings, Window
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.strategies import continued
 from pricdr.privacy.strategies.continued import added_up
@@ -175,6 +177,47 @@ def test_a_ledger_numbers_the_places(first, tmp_path):
     for _ in range(3):
         other.spend(mu=0.1, dim=1, unit=Unit.RATING, strategy="jlt", promise="")
     assert place(publish(rated(), PROMISE, strategy=Continued(before=[begun]), users=USERS, ledger=other)) == 2
+
+
+def test_the_next_ledger_goes_on_with_the_places(first, tmp_path):
+    """A release that it paid for and that is not there leaves its place empty, from its first line on."""
+    years = [Window(date(year, 1, 1), date(year + 1, 1, 1)) for year in (2024, 2025)]
+    promises = [replace(PROMISE, window=year) for year in years]
+    old = Ledger.create(tmp_path / "2024", replace(promises[0], epsilon=16))
+    of_years = [replace(rated(), window=year) for year in years]
+    begun = publish(of_years[0], promises[0], strategy=Spectral(dim=3), users=USERS, ledger=old)
+    new = Ledger.create(tmp_path / "2025", replace(promises[1], epsilon=16), after=old)
+    new.spend(mu=0.1, dim=1, unit=Unit.RATING, window=years[1], strategy="continued", promise="failed after its spend")
+    assert place(publish(of_years[1], promises[1], strategy=Continued(before=[begun]), users=USERS, ledger=new)) == 3
+
+
+def test_periods_of_another_length_are_another_unit(refused):
+    """A user's week and a user's month are not protected by one sum."""
+    weekly, monthly = (Window(date(2025, 1, 1), date(2026, 1, 1), days) for days in (7, 30))
+
+    def of(window, strategy):
+        promise = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER_PERIOD, window=window)
+        ratings = PeriodRatings(
+            matrix=rated().matrix,
+            owners=np.arange(len(USERS)),
+            users=rated().users,
+            items=rated().items,
+            window=window,
+            has_values=False,
+        )
+        return publish(ratings, promise, strategy=strategy, bounds=Bounds(clip=2))
+
+    begun, other = of(weekly, Spectral(dim=3)), of(monthly, Spectral(dim=3))
+    says = "days of a period 30 differs from that of the series, 7: its releases are added up"
+    assert refused(lambda: of(monthly, Continued(before=[begun])), ParameterError) == says
+    following = of(weekly, Continued(before=[begun])).certificate
+    mixed = replace(other, certificate=following.model_copy(update={"window": other.certificate.window}))
+    assert "has the days of a period 30" in refused(lambda: Series((begun, mixed)))
+
+
+def test_a_single_release_in_place_of_several_is_refused_in_one_line(first, refused):
+    rule = "a series goes on from releases (pricdr.Release.load), in a list"
+    assert refused(lambda: publish(rated(), PROMISE, strategy=Continued(before=first), users=USERS)) == rule
 
 
 # the sum

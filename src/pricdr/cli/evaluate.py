@@ -10,7 +10,15 @@ from typer import Argument, Option
 import pricdr
 from pricdr.cli import ratings as reading
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import JsonOption, NotPrivateOption, PublicKeyOption, refuse_given, whole_numbers, write_json
+from pricdr.cli.options import (
+    JsonOption,
+    NotPrivateOption,
+    PublicKeyOption,
+    read_releases,
+    refuse_given,
+    whole_numbers,
+    write_json,
+)
 from pricdr.errors import MAX_SEED, InputError, ParameterError
 from pricdr.progress import Progress
 
@@ -124,7 +132,7 @@ def _repetition(
     rule = drawn_at_random(split.protocol)
     if rule is None:
         raise InputError(f"--repeat draws other test items at random; this split tests by {split.protocol}")
-    by_hash = {one.sha256(): one for one in (pricdr.Release.load(path, public_key=public_key) for path in given)}
+    by_hash = {one.sha256(): one for one in (read_releases(given, public_key) if given else ())}
     methods, releases = {}, {}
     for folder in folders:
         model = pricdr.FittedModel.load(folder, public_key=public_key)

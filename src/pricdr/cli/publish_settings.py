@@ -86,9 +86,12 @@ def complete_strategy(
     before: "Series | None" = None,
 ) -> "Strategy":
     """Return the strategy with everything it needs to run; settings of another strategy are refused."""
-    if guide is None and before is None:
-        refuse_unused_key(settings.public_key, "there is no --guide; to sign a release, give --sign the private key")
-        for setting in ("allow_not_private_guide", "revocations"):
+    if guide is None:
+        if before is None:
+            refuse_unused_key(
+                settings.public_key, "there is no --guide; to sign a release, give --sign the private key"
+            )
+        for setting in ("allow_not_private_guide", "revocations") if before is None else ("allow_not_private_guide",):
             if getattr(settings, setting):
                 raise ParameterError(f"{setting.replace('_', '-')} is about a guide, and there is no --guide")
     strategy = make_strategy(

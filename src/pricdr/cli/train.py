@@ -211,10 +211,11 @@ def _compare_with_measured(
     from pricdr.release.series import by_series
 
     before = [each.sha256 for each in measured.origin.releases]
-    had, given = len({each.source for each in measured.origin.releases}), len(by_series(received))
-    if had != given:
-        raise ParameterError(f"{like} was measured with releases of {had} sources, got {given}: give as many")
-    if before != [each.sha256() for each in received]:
+    had, given = len({each.source for each in measured.origin.releases}), by_series(received)
+    if had != len(given):
+        raise ParameterError(f"{like} was measured with releases of {had} sources, got {len(given)}: give as many")
+    # In the order of their places, as the model has them: names of folders may be in another.
+    if before != [each.sha256() for source in given for each in source.members]:
         warn(f"these are not the releases that {like} was measured with: its trust is carried over anyway")
 
 

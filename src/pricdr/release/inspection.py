@@ -316,7 +316,7 @@ class SeriesSummary:
             "nothing is promised of what is in all of them"
             if self.mu is None or self.epsilon is None
             else f"what is in all of them is protected by epsilon = {rounded_up(self.epsilon, 4):g} at delta = "
-            f"{rounded_up(self.delta):g} (mu = {self.mu:.4g}), had all been fixed in advance"
+            f"{rounded_up(self.delta):g} (mu = {rounded_up(self.mu, 4):g}), had all been fixed in advance"
         )
         return [
             f"At places {', '.join(map(str, self.places))}{missing}; {self.users:,} users have a row.",

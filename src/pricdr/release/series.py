@@ -73,12 +73,13 @@ class Series:
         return self.newest.matrix if len(self.members) == 1 else self.sum.rows.astype(np.float32)
 
 
-_SHARED: Final = ("the unit", "the columns", "the bounds", "the threshold", "the signer")
+_SHARED: Final = ("the unit", "the days of a period", "the columns", "the bounds", "the threshold", "the signer")
 
 
 def _shared(release: "Release") -> tuple[object, ...]:
     c = release.certificate
-    return c.unit, c.dim, tuple(dict(c.bounds).values()), c.input.threshold, c.signed_by or "nobody"
+    days = None if c.window is None else c.window.days
+    return c.unit, days, c.dim, tuple(dict(c.bounds).values()), c.input.threshold, c.signed_by or "nobody"
 
 
 def place(release: "Release") -> int:

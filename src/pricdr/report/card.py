@@ -79,7 +79,7 @@ class ModelCard:
         by_source: dict[int, list[ReleaseOrigin]] = {}
         for one in self.origin.releases:
             by_source.setdefault(one.source, []).append(one)
-        return tuple(CardRelease(members[-1], tuple(members)) for members in by_source.values())
+        return tuple(CardRelease(members[-1], tuple(members)) for _, members in sorted(by_source.items()))
 
     @property
     def ratings(self) -> int | None:

@@ -272,12 +272,23 @@ class ReleaseChange:
 
 
 def composed(certificates: Sequence["Certificate"]) -> tuple[float, float] | None:
-    """Return μ and ε, at the δ of the last, of one rating or user that is in all these releases; None without noise."""
+    """Return μ and ε, at the δ of the last, of whatever pays in most of these releases; None without noise.
+
+    A rating pays in the releases that count its day, and in no other: of windows apart, the costlier one counts.
+    """
     if not all(c.promises for c in certificates):
         return None
-    costs = [(c.mu or 0.0, sum(step.moved for step in c.steps)) for c in certificates]
-    epsilon = composed_epsilon(costs, certificates[-1].delta)
-    return (composed_mu(mu for mu, _ in costs), epsilon) if math.isfinite(epsilon) else None
+    days = {c.window.begin for c in certificates if c.window is not None}
+    found = [_composed_on(day, certificates) for day in days or ("",)]
+    mu, epsilon = max(mu for mu, _ in found), max(epsilon for _, epsilon in found)
+    return (mu, epsilon) if math.isfinite(epsilon) else None
+
+
+def _composed_on(day: str, certificates: Sequence["Certificate"]) -> tuple[float, float]:
+    """Return μ and ε of what these releases read of one day; a release without a window reads every day."""
+    about = [c for c in certificates if c.window is None or c.window.begin <= day < c.window.until]
+    costs = [(c.mu or 0.0, sum(step.moved for step in c.steps)) for c in about]
+    return composed_mu(mu for mu, _ in costs), composed_epsilon(costs, certificates[-1].delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +298,7 @@ class SeriesSummary:
     places: tuple[int, ...]
     missing: tuple[int, ...]
     users: int  # who have a row in any of them
-    mu: float | None  # for what is in all of them; None where one is without a promise
+    mu: float | None  # for what is in all releases about its days; None where one is without a promise
     epsilon: float | None
     delta: float
     noise_in_newest: float  # the part of the variance of its numbers that is noise
@@ -313,10 +324,11 @@ class SeriesSummary:
         """The same in words."""
         missing = f"; nothing at {places_said(self.missing)}" if self.missing else ""
         promise = (
-            "nothing is promised of what is in all of them"
+            "nothing is promised of all of them together"
             if self.mu is None or self.epsilon is None
-            else f"what is in all of them is protected by epsilon = {rounded_up(self.epsilon, 4):g} at delta = "
-            f"{rounded_up(self.delta):g} (mu = {self.mu:.4g}), had all been fixed in advance"
+            else "whatever is in all releases about its days is protected by epsilon = "
+            f"{rounded_up(self.epsilon, 4):g} at delta = {rounded_up(self.delta):g} "
+            f"(mu = {self.mu:.4g}), had all been fixed in advance"
         )
         return [
             f"At places {', '.join(map(str, self.places))}{missing}; {self.users:,} users have a row.",

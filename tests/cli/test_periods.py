@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_ledgers_that_follow_one_another_count_no_day_twice(pricdr):
         (("--from", "2026-12-31", "--until", "2028-01-01", "--after", "b26"), "b26 counts days from 2026-01-01"),
         ((*DAYS, "--after", "b26"), "b26 counts days from 2026-01-01"),
         ((*DAYS, "--after", "all"), "no ledger can come after all: it has no period"),
-        (("--after", "b26"), "a ledger without a period counts every day"),
+        (("--after", "b26"), "a ledger that comes after b26 needs days of its own"),
         (("--from", "2028-01-01"), "--from and --until go together"),
         (("--from", "2028-01-01", "--until", "2028-01-01"), "must end after it begins"),
         ((*DAYS, "--unit", "user"), "unit user has no period"),
@@ -62,6 +63,21 @@ def test_ledgers_that_follow_one_another_count_no_day_twice(pricdr):
     ):
         outcome = pricdr("ledger", "init", "refused", *BUDGET, *options)
         assert (outcome.code, says in outcome.err, outcome.err.count("\n")) == (2, True, 1), outcome.err
+
+
+def test_a_series_over_two_ledgers_costs_what_the_dearer_costs(timed, pricdr):
+    """No rating is in both: each pays in the releases that read its day."""
+    Path("users.txt").write_text("alice\nbob\ncarol\n")
+    pricdr("ledger", "init", "b25", *BUDGET, "--from", "2025-01-01", "--until", "2026-01-01")
+    pricdr("ledger", "init", "b26", *BUDGET, *DAYS, "--after", "b25")
+    for ledger, epsilon, out in (("b25", 2, "s/1"), ("b25", 1, "s/2"), ("b26", 1, "s/3")):
+        asked = ("--delta", 1e-6, "--users", "users.txt", "--ledger", ledger, "--epsilon", epsilon)
+        go_on = ("--continues", "s") if out != "s/1" else ("--dim", 2)
+        outcome = pricdr("publish", timed, *asked, *go_on, "--out", out)
+        assert outcome.code == 0, outcome.err
+    pricdr("inspect", "s", "--json", "found.json")
+    found = json.loads(Path("found.json").read_text())
+    assert found["epsilon"] == pytest.approx(Ledger("b25").read().epsilon, rel=1e-6)
 
 
 def test_bad_input_is_one_line_and_spends_nothing(here, timed, pricdr, publish):

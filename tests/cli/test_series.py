@@ -134,6 +134,11 @@ def test_inspect_says_what_a_series_costs_and_how_much_of_it_is_noise(here, pric
     assert pricdr("inspect", "weeks/1", "foreign").code == 1, "two of different series are compared as ever"
 
 
+def test_a_folder_of_releases_is_each_of_them(here, pricdr):
+    assert pricdr("verify", "weeks").out == pricdr("verify", *weeks(1, 2, 3, 4)).out
+    assert pricdr("inspect", "weeks").out == pricdr("inspect", *weeks(1, 2, 3, 4)).out
+
+
 def test_a_lost_week_leaves_its_place_empty_and_is_warned_of(here, pricdr):
     """The ledger counts it; the others are added up and verified without it."""
     shutil.rmtree("weeks/3")

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 import pricdr
 from pricdr.cli.console import say, say_list
-from pricdr.cli.options import JsonOption, PublicKeyOption, require_page, write_json
+from pricdr.cli.options import JsonOption, PublicKeyOption, release_folders, require_page, write_json
 from pricdr.errors import InputError, ParameterError, VerificationError
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ _MAX_LENGTH: Final = 80  # characters of a value that is shown on the line of it
 def inspect(
     folders: Annotated[
         list[Path],
-        Argument(metavar="A [B…]", help="The release folder; another to compare with; or those of a series."),
+        Argument(
+            metavar="A [B…]",
+            help="The release folder; another to compare with; or a series, or its folder.",
+        ),
     ],
     public_key: PublicKeyOption = None,
     json_output: JsonOption = None,
@@ -38,6 +41,7 @@ def inspect(
     from pricdr.release.inspection import Inspection, SeriesSummary, difference, render_inspection
     from pricdr.release.series import Series, place, series_id
 
+    folders = release_folders(folders)
     if len(folders) > 1:
         if html is not None:
             raise ParameterError(f"--html {html}: the page shows one release, not several")

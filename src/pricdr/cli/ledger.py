@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from typer import Argument, Option
@@ -10,7 +10,6 @@ from typer import Argument, Option
 import pricdr
 from pricdr.cli import options
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import UnitName
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -90,7 +89,9 @@ def plan(
     each: Annotated[float | None, Option(help="In place of --releases: the epsilon of each.")] = None,
     epsilon: Annotated[float | None, Option(help="Without a ledger: the budget.")] = None,
     delta: Annotated[float | None, Option(help="Without a ledger: its delta.  [default: 1e-6]")] = None,
-    unit: Annotated[UnitName | None, Option(help="Without a ledger: what is protected.  [default: rating]")] = None,
+    unit: Annotated[
+        Literal["rating", "user"] | None, Option(help="Without a ledger: what is protected.  [default: rating]")
+    ] = None,
     json_output: options.JsonOption = None,
 ) -> None:
     """Show what each of several releases may cost, or how many of one price fit, into one budget. Nothing is spent.
@@ -135,7 +136,8 @@ def plan(
     if sigma is None:
         warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")
     else:
-        say(f"sigma it needs: {sigma:.4g} (strategy spectral, {EXAMPLE_USERS:,} listed users, {counted})")
+        whose = "it" if begin is None else "each of the others"
+        say(f"sigma {whose} needs: {sigma:.4g} (strategy spectral, {EXAMPLE_USERS:,} listed users, {counted})")
     costs = {
         name: None if one is None else {**_guarantee(one.guarantee), "mu": one.mu, "sigma": one.sigma}
         for name, one in (("first", begin), ("each", allowance))

@@ -101,11 +101,18 @@ def read_releases(
         pinned = "a public key is pinned (--public-key or PRICDR_PUBLIC_KEY)"
         raise ParameterError(f"--allow-unverified checks no signature, and {pinned}: remove one of the two")
     found = []
+    for folder in release_folders(paths):
+        with progress_bar(f"reading {folder}"):
+            found.append(pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified))
+    return found
+
+
+def release_folders(paths: Iterable[Path]) -> list[Path]:
+    """Return the release folders that these paths are, or that are in them."""
+    found = []
     for path in paths:
         inside = sorted(file.parent for file in path.glob("*/certificate.json"))
-        for folder in inside if inside and not (path / "certificate.json").exists() else [path]:
-            with progress_bar(f"reading {folder}"):
-                found.append(pricdr.Release.load(folder, public_key=public_key, allow_unverified=allow_unverified))
+        found += inside if inside and not (path / "certificate.json").exists() else [path]
     return found
 
 
@@ -114,8 +121,9 @@ def warn_of_missing(series: "Series") -> None:
     from pricdr.release.series import places_said
 
     if missing := series.missing:
+        places = "place" if len(missing) == 1 else "places"
         warn(
-            f"the series has no release at place {places_said(missing)}: it failed, was lost or revoked, or was not "
+            f"the series has no release at {places} {places_said(missing)}: it failed, was lost or revoked, or was not "
             "given, or the ledger paid for something else"
         )
 

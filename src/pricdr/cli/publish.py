@@ -80,7 +80,8 @@ def publish(
         Option(help="Go on from these releases, or a folder of them: the next of a series, to be added up."),
     ] = None,
     unit: Annotated[
-        UnitName | None, Option(help="Protect one rating, or all ratings of one user.  [default: rating]")
+        UnitName | None,
+        Option(help="Protect one rating, all ratings of one user, or a user's of one period.  [default: rating]"),
     ] = None,
     clip: Annotated[
         float | None,

@@ -7,12 +7,14 @@ from typer import Argument
 
 import pricdr
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import PublicKeyOption, RevocationsOption, check_revocations, warn_of_missing
+from pricdr.cli.options import PublicKeyOption, RevocationsOption, check_revocations, release_folders, warn_of_missing
 from pricdr.errors import InputError, VerificationError
 
 
 def verify(
-    folders: Annotated[list[Path], Argument(metavar="FOLDER…", help="The release folder; several of a series.")],
+    folders: Annotated[
+        list[Path], Argument(metavar="FOLDER…", help="The release folder; several, or a folder of them.")
+    ],
     public_key: PublicKeyOption = None,
     revocations: RevocationsOption = None,
 ) -> None:
@@ -23,7 +25,7 @@ def verify(
     """
     from pricdr.release.series import by_series
 
-    releases = [_check(folder, public_key, revocations) for folder in folders]
+    releases = [_check(folder, public_key, revocations) for folder in release_folders(folders)]
     try:
         found = by_series(releases)
     except InputError as error:
@@ -40,7 +42,10 @@ def _check(folder: Path, public_key: Path | None, revocations: Path | None) -> "
     from pricdr.signing import fingerprint, public_from_text
 
     release = pricdr.verify(folder, public_key=public_key)
-    notices = check_revocations(release, revocations)
+    try:
+        notices = check_revocations(release, revocations)
+    except VerificationError as error:
+        raise VerificationError(f"{folder}: {error}") from error
     signed = release.certificate.signed_by
     if public_key is not None:
         origin = "signed by the given key"

@@ -336,11 +336,12 @@ class Ledger:
         """Return what a ledger for the days of ``window`` names this one by; refuse days that both would count."""
         balance = self.read()
         before = balance.budget.window
-        if before is None or window is None:
-            rule = "a ledger without a period counts every day" if window is None else "it has no period"
-            raise ParameterError(f"no ledger can come after {self.path}: {rule}, so the same ratings would pay in both")
+        if before is None:
+            raise ParameterError(f"no ledger can come after {self.path}: it has no period, so it counts every day")
+        if window is None:
+            raise ParameterError(f"a ledger that comes after {self.path} needs days of its own: --from and --until")
         if window.begin < before.until:
-            raise ParameterError(f"{self.path} counts days {before}: what comes after it cannot begin {window}")
+            raise ParameterError(f"{self.path} counts days {before}: what comes after it cannot count days {window}")
         return balance.opening
 
     def require_spendable(self, unit: Unit, window: Window | None = None) -> Balance:

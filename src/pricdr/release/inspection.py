@@ -16,7 +16,7 @@ import numpy as np
 from pricdr import __version__
 from pricdr.pages import Block, Bullets, Facts, Figure, Page, Section, render, table
 from pricdr.pages.charts import WIDTH, chart_figure
-from pricdr.privacy.accounting import TradeOff, composed_epsilon, composed_mu
+from pricdr.privacy.accounting import TradeOff, composed_epsilon, composed_mu, is_private
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.continued import added_up
 from pricdr.release.certificate import Certificate, alike, leaves, rounded_up, today
@@ -272,12 +272,23 @@ class ReleaseChange:
 
 
 def composed(certificates: Sequence["Certificate"]) -> tuple[float, float] | None:
-    """Return μ and ε, at the δ of the last, of one rating or user that is in all these releases; None without noise."""
+    """Return μ and ε, at the δ of the last, of whatever pays in most of these releases; None without noise.
+
+    A rating pays in the releases that count its day, and in no other: of windows apart, the costlier one counts.
+    """
     if not all(c.promises for c in certificates):
         return None
-    costs = [(c.mu or 0.0, sum(step.moved for step in c.steps)) for c in certificates]
-    epsilon = composed_epsilon(costs, certificates[-1].delta)
-    return (composed_mu(mu for mu, _ in costs), epsilon) if math.isfinite(epsilon) else None
+    days = {c.window.begin for c in certificates if c.window is not None}
+    found = [_composed_on(day, certificates) for day in days or ("",)]
+    mu, epsilon = max(mu for mu, _ in found), max(epsilon for _, epsilon in found)
+    return (mu, epsilon) if math.isfinite(epsilon) else None
+
+
+def _composed_on(day: str, certificates: Sequence["Certificate"]) -> tuple[float, float]:
+    """Return μ and ε of what these releases read of one day; a release without a window reads every day."""
+    about = [c for c in certificates if c.window is None or c.window.begin <= day < c.window.until]
+    costs = [(c.mu or 0.0, sum(step.moved for step in c.steps)) for c in about]
+    return composed_mu(mu for mu, _ in costs), composed_epsilon(costs, certificates[-1].delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +298,8 @@ class SeriesSummary:
     places: tuple[int, ...]
     missing: tuple[int, ...]
     users: int  # who have a row in any of them
-    mu: float | None  # for what is in all of them; None where one is without a promise
+    unit: str
+    mu: float | None  # for what is in all releases about its days; None where one is without a promise
     epsilon: float | None
     delta: float
     noise_in_newest: float  # the part of the variance of its numbers that is noise
@@ -301,6 +313,7 @@ class SeriesSummary:
             places=tuple(map(place, series.members)),
             missing=tuple(series.missing),
             users=len(series.users),
+            unit=series.newest.certificate.unit,
             mu=None if cost is None else cost[0],
             epsilon=None if cost is None else cost[1],
             delta=series.newest.certificate.delta,
@@ -313,10 +326,11 @@ class SeriesSummary:
         """The same in words."""
         missing = f"; nothing at {places_said(self.missing)}" if self.missing else ""
         promise = (
-            "nothing is promised of what is in all of them"
+            "nothing is promised of all of them together"
             if self.mu is None or self.epsilon is None
-            else f"what is in all of them is protected by epsilon = {rounded_up(self.epsilon, 4):g} at delta = "
-            f"{rounded_up(self.delta):g} (mu = {rounded_up(self.mu, 4):g}), had all been fixed in advance"
+            else f"one {self.unit} is protected by epsilon = {rounded_up(self.epsilon, 4):g} at delta = "
+            f"{rounded_up(self.delta):g} (mu = {rounded_up(self.mu, 4):g}) or better, had all been fixed in advance"
+            + ("" if is_private(self.epsilon) else ": NOT PRIVATE")
         )
         return [
             f"At places {', '.join(map(str, self.places))}{missing}; {self.users:,} users have a row.",

@@ -184,7 +184,7 @@ class CardRelease:
 
     @property
     def together(self) -> str:
-        """What all releases of its source promise for what is in all of them."""
+        """What all releases of its source promise together."""
         certificates = [c for one in self.members if (c := CardRelease(one).certificate) is not None]
         cost = composed(certificates) if len(certificates) == len(self.members) else None
         of = f"{len(self.members)} releases of the source together"
@@ -192,7 +192,7 @@ class CardRelease:
             return f"none that can be stated of {of}"
         c = certificates[-1]
         mu, epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (*cost, c.delta))
-        return f"ε = {epsilon}, δ = {delta}, μ = {mu}, for one {c.unit} in all {of}"
+        return f"ε = {epsilon}, δ = {delta}, μ = {mu}, for one {c.unit} over all {of}"
 
     @property
     def statement(self) -> dict[str, tuple[str, ...]]:

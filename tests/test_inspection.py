@@ -271,7 +271,15 @@ def test_every_field_of_a_certificate_is_compared():
 
 def test_what_a_series_costs_is_never_understated():
     costs = SeriesSummary(
-        **{"places": (1, 2), "missing": (), "users": 3, "mu": 1.23411, "epsilon": 5.43211, "delta": 1e-6},
+        **{
+            "places": (1, 2),
+            "missing": (),
+            "users": 3,
+            "unit": "rating",
+            "mu": 1.23411,
+            "epsilon": 5.43211,
+            "delta": 1e-6,
+        },
         **{"noise_in_newest": 0.5, "noise_in_sum": 0.4},
     )
     assert "epsilon = 5.433 at delta = 1e-06 (mu = 1.235)" in costs.sentences[1]

@@ -1,6 +1,7 @@
 """No figure in the documentation differs from the committed results."""
 
 import re
+from dataclasses import replace
 from math import ceil, exp
 
 import pytest
@@ -58,7 +59,7 @@ def test_the_page_for_operators_says_what_a_series_keeps():
     found = series.read_simulated(ROOT / "results" / "series.jsonl")
     rows = series.table(found)
     assert len(rows) >= 16
-    assert [row for row in page.splitlines() if row.startswith(("| Movie→Music, ε", "| Electronics→Cell, ε"))] == rows
+    assert [row for row in page.splitlines() if " releases" in row and row.startswith("| ") and ", ε = " in row] == rows
     controls = [one for one in found if one.plan.rows != series.OWN]
     assert len(controls) == 20
     assert all(value == one.popularity for one in controls for value in one.sum.values())
@@ -70,8 +71,10 @@ def test_the_page_for_operators_says_what_crossing_into_a_year_keeps():
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert [row for row in page.splitlines() if " a year | " in row] == rows
     assert len(found) == 20
-    for one in found:
-        assert one.ndcg["went on"]["13"] >= one.ndcg["began anew"]["13"]
+    for plan in {replace(one.plan, seed=0) for one in found}:
+        same = [one for one in found if replace(one.plan, seed=0) == plan]
+        gain = Measurement({one.plan.seed: one.ndcg["went on"]["26"] - one.ndcg["began anew"]["26"] for one in same})
+        assert gain.value > 2 * gain.error
 
 
 def test_at_epsilon_one_a_quarter_to_a_half_is_left_as_the_readme_says():

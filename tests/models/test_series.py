@@ -74,7 +74,7 @@ def test_the_card_states_what_all_weeks_promise_together(world):  # noqa: F811
     together = composed_epsilon([(mu, 1) for mu in mus], 1e-6)
     (card,) = ModelCard("model", model).releases
     figures = f"ε = {rounded_up(together, 4):g}, δ = 1e-06, μ = {rounded_up(hypot(*mus), 4):g}"
-    assert card.promise.startswith(f"{figures}, for one rating in all 2 releases")
+    assert card.promise.startswith(f"{figures}, for one rating over all 2 releases")
     assert card.origin.sha256 == second.sha256()
 
 

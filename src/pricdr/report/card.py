@@ -19,6 +19,7 @@ from pricdr.models.fitted import FittedModel, Origin, ReleaseOrigin
 from pricdr.models.gates import PERMUTATIONS, SIGNIFICANCE
 from pricdr.models.recommend import BASES
 from pricdr.pages import ABSENT, Block, Cell, Column, Content, Details, Table
+from pricdr.privacy.accounting import is_private
 from pricdr.release.certificate import Certificate, rounded_up
 from pricdr.release.certify import check
 from pricdr.release.inspection import composed
@@ -192,7 +193,8 @@ class CardRelease:
             return f"none that can be stated of {of}"
         c = certificates[-1]
         mu, epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (*cost, c.delta))
-        return f"ε = {epsilon}, δ = {delta}, μ = {mu}, for one {c.unit} over all {of}"
+        weak = "" if is_private(cost[1]) else "NOT PRIVATE: "
+        return f"{weak}ε = {epsilon}, δ = {delta}, μ = {mu}, for one {c.unit} over all {of}"
 
     @property
     def statement(self) -> dict[str, tuple[str, ...]]:

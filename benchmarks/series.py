@@ -149,9 +149,9 @@ def table(results: list[Simulated]) -> list[str]:
         weeks = [week for week in (1, 8, 18) if str(week) in found[0].sum and week < plan.weeks]
         early = " / ".join(kept(found, "sum", week).percent() for week in weeks)
         end = " | ".join(kept(found, how, plan.weeks).percent() for how in ("sum", "last"))
-        decoder = "" if plan.method == RIDGE else f", {plan.method}"
+        decoder = "" if plan.method == RIDGE else f", HeteroCDR, {len(found)} seeds"
         name = f"{NAMES[plan.data]}, ε = {plan.epsilon:g}: {plan.weeks} releases{first}{decoder}"
-        rows.append(f"| {name} | {early} | {end} |")
+        rows.append(f"| {name} | {early or '–'} | {end} |")
     return rows
 
 

@@ -61,8 +61,8 @@ def test_the_page_for_operators_says_what_a_series_keeps():
     assert len(rows) >= 16
     assert [row for row in page.splitlines() if " releases" in row and row.startswith("| ") and ", ε = " in row] == rows
     controls = [one for one in found if one.plan.rows != series.OWN]
-    assert len(controls) == 20
-    assert all(value == one.popularity for one in controls for value in one.sum.values())
+    assert len(controls) == 26
+    assert all(value == one.single for one in controls for value in one.sum.values())
 
 
 def test_the_page_for_operators_says_what_crossing_into_a_year_keeps():

@@ -139,6 +139,13 @@ def test_a_folder_of_releases_is_each_of_them(here, pricdr):
     assert pricdr("inspect", "weeks").out == pricdr("inspect", *weeks(1, 2, 3, 4)).out
 
 
+def test_a_config_file_names_one_folder_as_well_as_a_list_of_them(here, pricdr, tmp_path):
+    for text in ('"weeks"', '["weeks"]'):
+        (tmp_path / "shop.toml").write_text(f"continues = {text}\n")
+        outcome = pricdr("publish", *NEXT, "--config", tmp_path / "shop.toml", "--dry-run")
+        assert (outcome.code, "of the series" in outcome.out) == (0, True), outcome.err
+
+
 def test_a_lost_week_leaves_its_place_empty_and_is_warned_of(here, pricdr):
     """The ledger counts it; the others are added up and verified without it."""
     shutil.rmtree("weeks/3")

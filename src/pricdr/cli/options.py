@@ -199,7 +199,7 @@ def config_option(kind: type[Any]) -> Any:  # noqa: ANN401 - as typer's own
         # As words of the command line, so that the same rules hold.
         words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in table.items()}
         context.default_map = {
-            str(option.name): list(map(str, words[key])) if isinstance(words[key], list) else str(words[key])
+            str(option.name): _as_words(words[key], several=getattr(option, "multiple", False))
             for key, option in options.items()
             if key in table
         }
@@ -207,6 +207,13 @@ def config_option(kind: type[Any]) -> Any:  # noqa: ANN401 - as typer's own
 
     text = "Settings in TOML: these options by their names, and rarer ones; the command line wins."
     return Option("--config", metavar="FILE", parser=Path, callback=read, is_eager=True, help=text)
+
+
+def _as_words(value: object, *, several: bool) -> str | list[str]:
+    """Return the words that would give an option this value; one of several need not be in a list."""
+    if isinstance(value, list):
+        return list(map(str, value))
+    return [str(value)] if several else str(value)
 
 
 class JsonOutput:

@@ -36,7 +36,6 @@ from pricdr.privacy.steps import (
 )
 from pricdr.privacy.strategies import BY_NAME, strategy_named
 from pricdr.privacy.strategies.base import Strategy
-from pricdr.privacy.strategies.continued import Continued
 from pricdr.privacy.strategies.spectral import Spectral
 from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
@@ -56,10 +55,10 @@ from pricdr.release.certificate import (
 )
 from pricdr.release.certify import bounds_statement, declared_by, issue, ledger_statement
 from pricdr.release.readme import cautions
-from pricdr.release.series import place, series_id, to_continue
 
 if TYPE_CHECKING:
     from pricdr.alignment.messages import AlignmentRecord
+    from pricdr.privacy.strategies.continued import Continued
 
 CLIPS: Final = (1.0, 2.0, 3.0, 5.0)  # that a dry run shows σ for
 _DEFAULT_STRATEGY = Spectral()
@@ -266,7 +265,9 @@ def prepare(
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
     guide = _guide_statement(strategy, selected.users, allow_not_private_guide)
     series = before = None
-    if isinstance(strategy, Continued):
+    if strategy.continues:
+        if TYPE_CHECKING:
+            assert isinstance(strategy, Continued)
         promises = not insecure_no_noise and insecure_seed is None
         strategy, before, series = _continuing(strategy, guarantee, bounds, ratings.threshold, promises=promises)
     strategy = strategy.resolved(guarantee, selected.users)
@@ -426,9 +427,11 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
 
 
 def _continuing(
-    strategy: Continued, guarantee: Guarantee, bounds: Bounds, threshold: float | None, *, promises: bool
-) -> tuple[Continued, Release, SeriesStatement]:
+    strategy: "Continued", guarantee: Guarantee, bounds: Bounds, threshold: float | None, *, promises: bool
+) -> "tuple[Continued, Release, SeriesStatement]":
     """Return the strategy along releases that were checked, the newest of them, and what the certificate says."""
+    from pricdr.release.series import place, series_id, to_continue  # few releases go on from others
+
     for release in strategy.before if isinstance(strategy.before, Sequence) else (None,):
         if not isinstance(release, Release):
             raise InputError("a series goes on from releases (pricdr.Release.load), in a list")

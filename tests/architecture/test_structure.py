@@ -57,8 +57,8 @@ def loaded_by(statement: str, blocked: set[str] = frozenset()) -> set[str]:
 def test_the_library_stays_small():
     """Lower these when you can; a reason to raise one belongs into the commit that does."""
     modules = [path.read_text().count("\n") for path in SRC.rglob("*.py")]
-    assert sum(modules) <= 28_000
-    assert len(modules) <= 157
+    assert sum(modules) <= 28_950
+    assert len(modules) <= 160
 
 
 @pytest.mark.parametrize(("command", "modules", "depth"), [("publish", 45, 16), ("train", 45, 16)])

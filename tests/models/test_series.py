@@ -1,6 +1,7 @@
 """A series is one source: its releases are added up, and the sum serves people better than any of them."""
 
 from dataclasses import replace
+from functools import partial
 from math import hypot
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_what_cannot_be_added_up_is_refused_before_training(world, weeks):  # no
 
 
 @pytest.mark.slow
-def test_the_whole_series_takes_the_place_of_the_week_that_a_model_has(world, weeks):  # noqa: F811
+def test_the_whole_series_takes_the_place_of_the_week_that_a_model_has(world, weeks, refused):  # noqa: F811
     """The weeks it was trained with are in the sum already; a later week by itself is added to them."""
     chosen = Chosen(epochs={"target": 2, "source": 2}, trust=Trust(1.0, 1.0))
     model = SMALL.fit(world[0], weeks[1], chosen=chosen)
@@ -104,6 +105,8 @@ def test_the_whole_series_takes_the_place_of_the_week_that_a_model_has(world, we
     assert np.corrcoef(again.user_vectors.ravel(), folded.user_vectors.ravel())[0, 1] > 0.99  # not added twice
     later = model.with_release(weeks[3])
     assert [one.sha256 for one in later.origin.releases] == [weeks[1].sha256(), weeks[3].sha256()]
+    for part in (weeks[3], weeks[2:]):  # week 4 would count twice
+        assert "knows some of these releases" in refused(partial(later.with_release, part))
 
 
 def test_the_card_numbers_sources_as_the_model_does(world, weeks, tastes):  # noqa: F811

@@ -136,6 +136,12 @@ def _strangers(release: Release) -> Release:
     return replace(release, users=tuple(f"x{user}" for user in release.users))
 
 
+def test_more_releases_than_a_model_is_kept_with_are_refused_before_training(monkeypatch, world, good):
+    monkeypatch.setattr("pricdr.models.base.MAX_RELEASES", 1)
+    with pytest.raises(ParameterError, match="at most 1 releases, got 2"):
+        RidgeRelease().fit(world[0], list(good), validation=world[1])
+
+
 @pytest.mark.parametrize(
     ("spoil", "error", "rule"),
     [

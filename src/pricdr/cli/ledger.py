@@ -131,7 +131,8 @@ def plan(
     say(f"each of {allowance.releases:,} more: {_price(allowance)}")
     if releases <= _FAR:
         last = (datetime.now(UTC).date() + timedelta(weeks=releases - 1)).isoformat()
-        say(f"one a week from today: the last on {last}; then the budget is spent, for good")
+        spent = "for good" if balance.budget.window is None else f"for the days {balance.budget.window.dates}"
+        say(f"one a week from today: the last on {last}; then the budget is spent, {spent}")
     counted = "each rating counted as 1" if claim.unit is pricdr.Unit.RATING else "a clip of 1; it grows with the clip"
     if sigma is None:
         warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pricdr.data.splits import HeldOut
     from pricdr.models.base import Method
     from pricdr.models.fitted import Chosen
-    from pricdr.release.series import Series
     from pricdr.training.checkpoints import Checkpoints
 
 _CHECKPOINT: Final = "checkpoint"
@@ -88,7 +87,6 @@ def train(
         from pricdr._transfer import transfer
         from pricdr.models.folder import write_model
     from pricdr.data.reading.text_files import read_toml
-    from pricdr.release.series import by_series
     from pricdr.training.run_log import RunLog
 
     own = {} if config is None else read_toml(config)
@@ -116,8 +114,8 @@ def train(
     if source is not None:
         warn("the source is read in plaintext: this model is NOT PRIVATE")
         plaintext = how.read_some(source, threshold).ratings.positives()
-    for source_rows in by_series(received):
-        _say_coverage(ratings, source_rows)
+    if received:
+        _say_coverage(ratings, received)
     if start is not None and validation is None and measured is None:
         raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
     trained_on = f"{'a split' if on_split else 'all ratings'} {ratings.fingerprint()[:12]}"
@@ -273,16 +271,18 @@ def _resumable(
             shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _say_coverage(ratings: "pricdr.Ratings", source: "Series") -> None:
-    """Say how many users a release covers, or the sum of a series, before training starts."""
+def _say_coverage(ratings: "pricdr.Ratings", received: "Sequence[pricdr.Release]") -> None:
+    """Say how many users each release covers, or the sum of each series, before training starts."""
     from pricdr.models.training_data import unshared_ids
+    from pricdr.release.series import by_series
 
-    covered, users, members = len(set(ratings.users) & set(source.users)), len(ratings.users), len(source.members)
-    what = "the release covers" if members == 1 else f"the {members} releases of the series, added up, cover"
-    say(f"{what} {covered:,} of {users:,} users")
-    options.warn_of_missing(source)
-    if 0 < covered < _FEW * users:  # none at all is refused
-        warn(f"that is few: {unshared_ids(ratings.users, source.users)}")
+    for source in by_series(received):
+        covered, users, members = len(set(ratings.users) & set(source.users)), len(ratings.users), len(source.members)
+        what = "the release covers" if members == 1 else f"the {members} releases of the series, added up, cover"
+        say(f"{what} {covered:,} of {users:,} users")
+        options.warn_of_missing(source)
+        if 0 < covered < _FEW * users:  # none at all is refused
+            warn(f"that is few: {unshared_ids(ratings.users, source.users)}")
 
 
 def _say_chosen(chosen: "Chosen", how: str) -> None:

@@ -220,8 +220,8 @@ def read_on_disk(
     """Read rows into the workspace, and return the ratings that they make; repeated pairs are merged when sorted."""
     parsed = ReadOptions.of(need_rating=threshold is not None, **options)
     if parsed.window is not None and parsed.window.days is not None:
-        rule = f"raise its limit ({VARIABLE}) or read fewer days (pricdr ledger init --from, --until)"
-        raise MemoryLimitError(f"{named(str(path))}: ratings in unit user-period must fit into memory: {rule}")
+        rule = f"must fit into memory: raise its limit ({VARIABLE})"
+        raise MemoryLimitError(f"{named(str(path))}: ratings in unit user-period {rule}")
     given = path if isinstance(path, Query) else find_inputs(path)
     with opened_table(given, parsed, workspace, memory=sort_memory(), on_disk=True, progress=progress) as table:
         report = table.finished()

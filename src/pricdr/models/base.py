@@ -22,7 +22,7 @@ from pricdr.errors import (
     require_positive,
     require_share,
 )
-from pricdr.models.fitted import NOTHING_CHOSEN, Chosen, FittedModel, Origin, ReleaseOrigin
+from pricdr.models.fitted import MAX_RELEASES, NOTHING_CHOSEN, Chosen, FittedModel, Origin, ReleaseOrigin
 from pricdr.models.training_data import TrainingData
 from pricdr.progress import Progress
 from pricdr.training.loop import TrainingOptions
@@ -224,6 +224,8 @@ def _sources(releases: "Sequence[Release]") -> "list[Series]":
     units = sorted({str(release.certificate.unit) for release in releases})
     if len(units) > 1:
         raise ParameterError(f"releases protect different units ({', '.join(units)}): train with those of one unit")
+    if len(releases) > MAX_RELEASES:  # before a training that could not be saved
+        raise ParameterError(f"a model is trained with at most {MAX_RELEASES} releases, got {len(releases):,}")
     sources = by_series(releases)
     if len(sources) > MAX_SOURCES:
         raise ParameterError(f"a model is trained with releases of at most {MAX_SOURCES} sources, got {len(sources):,}")

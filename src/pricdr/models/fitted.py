@@ -82,6 +82,7 @@ class Chosen:
 
 
 NOTHING_CHOSEN = Chosen()
+MAX_RELEASES: Final = 512  # of those that a model was trained with and those that were folded in later
 _MAX_GROUPS: Final = 8
 Vectors: TypeAlias = Any  # one row per user or item: a float32 array, or a CSR matrix where rows are mostly zero
 

@@ -145,17 +145,19 @@ def with_release(
     carried, rows, in_release = fresh @ relation.weights, encoders.rows.copy(), model.in_release.copy()
     number, old = (model.chosen.used or range(len(encoders.columns)))[best], encoders.rows[places, part]
     had = () if model.origin is None else model.origin.releases
-    summed = {one.sha256 for one in had if one.source == number}
-    if summed and summed <= {one.sha256 for one in origins}:  # the sum holds what the model has
+    summed, given = {one.sha256 for one in had if one.source == number}, {one.sha256 for one in origins}
+    if summed and summed <= given:  # the sum holds what the model has
         old = np.zeros_like(old)
+    elif summed & given:
+        raise InputError("the model knows some of these releases: give all of the series, or those that are new to it")
     joined = ~old.any(axis=1)
     for group, combined in ((joined, carried), (~joined, old + carried)):
         rows[places[group], part] = _unit_length(combined[group])
     in_release[places, best] = True
     if model.origin is not None:  # what it knows comes from both
-        given = tuple(replace(one, source=number) for one in origins)  # in the order of their places, the newest last
-        kept = tuple(one for one in had if one.sha256 not in {each.sha256 for each in given})
-        model = replace(model, origin=replace(model.origin, releases=(*kept, *given)))
+        added = tuple(replace(one, source=number) for one in origins)  # in the order of their places, the newest last
+        kept = tuple(one for one in had if one.sha256 not in given)
+        model = replace(model, origin=replace(model.origin, releases=(*kept, *added)))
     return _recomputed(replace(model, encoders=replace(encoders, rows=rows), in_release=in_release), places)
 
 

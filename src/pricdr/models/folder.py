@@ -25,7 +25,16 @@ from pricdr.extensions import is_name
 from pricdr.files import take_mode
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.catalogue import MOST
-from pricdr.models.fitted import Chosen, FittedModel, HistorySummary, Origin, ReleaseOrigin, Trust, Vectors
+from pricdr.models.fitted import (
+    MAX_RELEASES,
+    Chosen,
+    FittedModel,
+    HistorySummary,
+    Origin,
+    ReleaseOrigin,
+    Trust,
+    Vectors,
+)
 from pricdr.models.fold_in import Encoders, Tower
 from pricdr.models.interaction import Interaction
 from pricdr.untrusted import Folder
@@ -33,7 +42,6 @@ from pricdr.untrusted import Folder
 SCHEMA_VERSION: Final = 7  # the only one that is read: 6 knew no series
 _RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
-MAX_RELEASES: Final = 512  # of those that a model was trained with and those that were folded in later
 _MAX_RECORD: Final = 1 << 20
 _MAX_HEADER: Final = 1 << 16  # bytes of the header, which names the arrays: about a hundred for each of a dozen
 

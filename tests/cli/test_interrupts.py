@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pricdr import Ledger, verify
+from pricdr import Ledger, cli, verify
 from tests.cli.conftest import default_signals
 from tests.settings import config
 
@@ -103,6 +103,20 @@ def test_a_signal_has_its_own_exit_code_and_leaves_nothing_behind(here, stalled,
 
 
 @pytest.mark.slow
+def test_a_signal_ends_a_run_also_where_compiled_code_makes_an_error_of_the_exit(monkeypatch):
+    def schema(*_: object, **__: object) -> None:
+        try:
+            cli.end(signal.SIGHUP, None)
+        except SystemExit as ended:
+            raise ValueError(f"Error building `model` serializer: SystemExit: {ended}") from None
+
+    monkeypatch.setattr(cli, "_ended_with", [])
+    monkeypatch.setattr(cli, "app", schema)
+    with pytest.raises(SystemExit) as ended:
+        cli.run(["verify", "somewhere"])
+    assert ended.value.code == 129
+
+
 def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind(here):
     many = pl.DataFrame({"user": range(60_000), "item": [at % 997 for at in range(60_000)]})
     many.write_parquet(here / "many.parquet")

@@ -114,7 +114,10 @@ def test_both_parties_use_it_and_a_machine_without_it_reads_models_and_says_why_
     for command in (["verify", "release"], ["train", "split", "--release", "release", "--out", "m"]):
         assert run(command) == 1
         (line,) = capsys.readouterr().err.splitlines()
-        assert "strategy 'buckets' is not one this software knows (spectral, guided, features, jlt, sjlt)" in line
+        assert (
+            "strategy 'buckets' is not one this software knows (spectral, guided, continued, features, jlt, sjlt)"
+            in line
+        )
         assert "where the package that brings this strategy is installed" in line
     assert run(["train", "split", "--release", "release", "--method", "neighbours", "--out", "m"]) == 2
     assert "--method: there is no method 'neighbours': hetero," in capsys.readouterr().err

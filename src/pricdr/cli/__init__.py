@@ -24,6 +24,7 @@ from pricdr.errors import POSIX_ONLY, PriCDRError
 from pricdr.files import require_local
 
 _INTERRUPTED = "interrupted; no output was left half-written"
+_SIGNAL = "ended by a signal; no output was left half-written"
 _OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
 """Commands that take one name of many files: a shell replaces a pattern without quotes by all that match."""
 _COMMANDS: Final = (
@@ -98,13 +99,22 @@ def root(
     _show_help(context)
 
 
+_ended_with: list[int] = []
+
+
+def end(number: int, _frame: object) -> None:
+    """Exit because of a signal, with the clean-up of any other exit."""
+    _ended_with.append(128 + number)
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
     if os.name != "posix":
         sys.exit(fail(POSIX_ONLY, 2))
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is signal.SIG_DFL:  # not under nohup
-            signal.signal(ending, lambda number, _frame: sys.exit(128 + number))  # with the clean-up of any other exit
+            signal.signal(ending, end)
     code = run(sys.argv[1:])
     # CPython remembers an interrupt inside code that is made from text, as a dataclass is on import, even when it was
     # handled, and would end the process by the signal, not by our exit code. Running any text makes it forget.
@@ -133,9 +143,12 @@ def run(arguments: Sequence[str]) -> int:
         except OSError as error:
             return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2, error)
         except SystemExit as error:
-            log_event("failed", message="ended by a signal; no output was left half-written", exit_code=error.code)
+            log_event("failed", message=_SIGNAL, exit_code=error.code)
             raise
         except Exception as error:
+            if _ended_with:  # compiled code, such as pydantic's, makes an error of its own of the exit
+                log_event("failed", message=_SIGNAL, exit_code=_ended_with[0])
+                raise SystemExit(_ended_with[0]) from error
             if os.environ.get("PRICDR_TRACEBACK"):
                 raise
             what = f"{type(error).__name__}: {error}"
